@@ -88,7 +88,7 @@ def test_the_reference_of_commands_is_printed_by_them() -> None:
 
 
 def test_tables_are_marked() -> None:
-    assert {"evidence", "instructions"} <= {name for name, _, _ in TABLES}
+    assert {"evidence", "mma"} <= {name for name, _, _ in TABLES}
 
 
 @pytest.mark.parametrize(("name", "command", "table"), TABLES, ids=[name for name, _, _ in TABLES])

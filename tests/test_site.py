@@ -76,3 +76,13 @@ def test_tables_are_filtered_by_target_and_type(site: Path, page: Page) -> None:
     hopper = page.run(SHOWN)
     assert any("wgmma" in row for row in hopper)
     assert all("e4m3" in row for row in hopper)
+
+
+def test_code_is_copied_without_prompts_and_outputs(site: Path, page: Page) -> None:
+    page.look(1280, 900)
+    page.open((site / "gpus.html").as_uri())
+    page.run("document.querySelector('.highlight code').setAttribute('data-md-copying', '')")
+    copied = page.text(".highlight code")
+    assert copied.startswith("import numpy as np\nimport fastmma\n")
+    assert ">>>" not in copied
+    assert "'sm_90a'" not in copied

@@ -15,7 +15,7 @@ from fastmma import GemmPlan, Verdict, same_bits
 from fastmma.explanation.explorer.rules import KINDS, Kind, gpus, usual_of
 from fastmma.isa.codes import to_codes
 
-PAGE = Path(__file__).parents[1] / "docs" / "gpus.md"
+PAGE = Path(__file__).parents[1] / "docs" / "gpu_by_gpu.md"
 _HEAD = """# GPU by GPU
 
 Choose a type, and look where your two GPUs meet. A cell is about the instruction that libraries usually take for this

@@ -87,6 +87,11 @@ def reduce_mean(
     return finish(state[0] * share, shape, x, axes, keepdims, dtype)
 
 
+def _axes(x: NDArray[Any], axes: Sequence[int] | int | None) -> tuple[int, ...] | None:
+    """Return the axes of an array as NumPy takes them."""
+    return None if axes is None or not x.ndim else (axes,) if isinstance(axes, int) else tuple(axes)
+
+
 @default_floats
 def reduce_max(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keepdims: bool = False, offset: int = 0) -> NDArray[Any]:
     """Compute ``aten::amax``. Parameters are those of `reduce_sum`.
@@ -96,8 +101,12 @@ def reduce_max(x: NDArray[Any], axes: Sequence[int] | int | None = None, *, keep
     >>> float(reduce_max(np.float32([1, 6, 2])))
     6.0
     """
-    state, _, shape = reduce_array(x, axes, LARGEST, offset)
-    return finish(state[0], shape, x, axes, keepdims, None)
+    values = widen(x)
+    largest: Floats = np.max(values, _axes(x, axes), keepdims=True)  # in whatever order, but of zeros of both signs
+    if (largest == 0).any():
+        state, _, _ = reduce_array(x, axes, LARGEST, offset, values)
+        largest = state[0].reshape(largest.shape)
+    return finish(largest, largest.shape, x, axes, keepdims, None)
 
 
 @default_floats

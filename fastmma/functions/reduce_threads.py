@@ -176,6 +176,15 @@ def _take(rows: Floats, starts: NDArray[np.int64], plan: Plan, operation: Reduct
     return state
 
 
+def _add_rows(rows: Floats, starts: NDArray[np.int64], plan: Plan) -> Floats:
+    """Add rows, each of which a block of its own adds, as `_take` does and the halving after it."""
+    out = np.empty(len(rows), np.float32)
+    shifts = np.broadcast_to(starts % plan.vector, len(rows))
+    width = plan.width if plan.along_x else 1
+    kernels.functions.sums.add_block_rows(rows, shifts, plan.threads, plan.vector, plan.vector if plan.vector > 1 else SUM.sums, width, out)
+    return out
+
+
 def _join_blocks(state: State, plan: Plan, operation: Reduction) -> State:
     """Join what blocks left in memory (last axis), as the last of them does."""
     across = plan.width if plan.along_x else 1
@@ -210,15 +219,18 @@ def reduce_array(
     kept = [axis for axis in range(x.ndim) if axis not in reduced]
     view = merge_dimensions(x.shape, reduced, [step // x.itemsize for step in x.strides], offset)
     plan = plan_reduction(view, operation.vector if x.itemsize == F32.itemsize else operation.vector_of_halves)
+    shape = tuple(1 if axis in reduced else size for axis, size in enumerate(x.shape))
     if operation is SUM and _has_columns(x, view):
         state = _add_columns(np.ascontiguousarray(taken).reshape(-1, view.inputs, view.sizes[1]), plan.threads * plan.blocks)
     else:
         rows = np.ascontiguousarray(taken.transpose(*kept, *view.order)).reshape(view.outputs, view.inputs)
+        if plan.blocks == 1 and operation in (SUM, PLAIN_SUM):
+            return (_add_rows(rows, _starts(x, kept, offset), plan),), view, shape
         state = _take(rows, _starts(x, kept, offset), plan, operation)
     block = (view.outputs, plan.blocks, plan.height if plan.along_y else 1, plan.width if plan.along_x else 1)
     state = _halve(_halve(tuple(each.reshape(block) for each in state), 3, operation), 2, operation)
     joined = _join_blocks(state, plan, operation) if plan.blocks > 1 else _part(state, (slice(None), 0))
-    return joined, view, tuple(1 if axis in reduced else size for axis, size in enumerate(x.shape))
+    return joined, view, shape
 
 
 def finish(values: Any, shape: tuple[int, ...], x: NDArray[Any], axes: Any, keepdims: bool, dtype: DTypeLike | None) -> NDArray[Any]:

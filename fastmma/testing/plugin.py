@@ -174,7 +174,8 @@ def tensor_core(request: pytest.FixtureRequest) -> Iterator[TensorCore]:
         if find_spec("torch") is not None:
             found.report = stack.enter_context(import_module("fastmma.torch").emulate(target, **options)).report
         if request.config.getoption("--tensor-core-triton"):
-            found.triton_report = stack.enter_context(import_module("fastmma.triton").interpret(target))
+            interpret = import_module("fastmma.triton").interpret
+            found.triton_report = stack.enter_context(interpret(target, as_cuda=bool(options.get("as_cuda"))))
         yield found
 
 

@@ -8,7 +8,9 @@ from contextlib import ExitStack
 from functools import wraps
 from typing import Any
 
+from fastmma.functions.pretended import pretended
 from fastmma.isa.gpus import TargetName
+from fastmma.torch import generators
 from fastmma.torch.autocast import casting
 from fastmma.torch.composites import recognised
 from fastmma.torch.dispatch import DispatchMode, emulates, recognise
@@ -93,10 +95,8 @@ class emulate:  # noqa: N801 - a context manager, named as one
         stack = ExitStack()
         with stack:
             if self._as_cuda:
-                from fastmma.torch.pretended import pretended
-
                 settings = self._run.settings
-                stack.enter_context(pretended(settings.architecture, draws=settings.computes_functions))
+                stack.enter_context(pretended(settings.architecture, generators if settings.computes_functions else None))
             stack.enter_context(recognised(recognise, emulates))
             stack.enter_context(casting())
             mode = DispatchMode(self._run)

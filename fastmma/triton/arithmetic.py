@@ -6,34 +6,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
-from fastmma.isa.codes import encode
 from fastmma.triton.contraction import COMPARED, OTHER, PRODUCT, SUM, Origin
 from fastmma.triton.emulation import Emulation, Operation
-from fastmma.triton.formats import BF16
 from fastmma.triton.handles import CONSTANT, FACTORS, KIND, VALUE, Factors, ProductHandle
+from fastmma.triton.numbers import fused
 from fastmma.triton.positions import Position, position, sites, straight
 from fastmma.triton.sources import list_sources
-
-_FUSED = {np.dtype(np.float32): "fma_fp32", np.dtype(np.float64): "fma_fp64"}
-
-
-def fused(x: NDArray[Any], y: NDArray[Any], z: NDArray[Any]) -> NDArray[Any]:
-    """``x * y + z`` in one rounding."""
-    x, y, z = np.broadcast_arrays(x, y, z)
-    if z.dtype in _FUSED:
-        return np.asarray(getattr(interpreter._interpreter, _FUSED[z.dtype])(*(np.ascontiguousarray(v) for v in (x, y, z))))
-    product, addend = x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64)  # exact
-    total = product + addend
-    part = total - product
-    lost = (product - (total - part)) + (addend - part)
-    bits = total.view(np.int64)
-    away = (lost > 0) == (total > 0)
-    odd = np.where((lost != 0) & (bits & 1 == 0), np.where(away, bits + 1, bits - 1), bits)
-    total = np.where(np.isfinite(total), odd.view(np.float64), total)
-    return encode(total, "bf16").view(BF16) if z.dtype == BF16 else total.astype(z.dtype)
 
 
 def _is_float(handle: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from triton.runtime.autotuner import Autotuner, Config
+from triton.runtime.errors import OutOfResources
 
 from fastmma.host.errors import OperandError
 from fastmma.triton.emulation import Emulation
@@ -33,6 +34,22 @@ def _choose(name: str, configs: list[Any], wanted: Any) -> Any:
     return found[0]
 
 
+def _run_first(emulation: Emulation, tuner: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Run the first configuration that the GPU has shared memory for."""
+    configs = list(tuner.configs)
+    while True:
+        with patch.object(tuner, "configs", configs):
+            try:
+                return RUN(tuner, *arguments, **options)
+            except OutOfResources as error:
+                left = [one for one in configs if one is not tuner.best_config]
+                if not 0 < len(left) < len(configs):
+                    raise
+                emulation.report.notes[f"{tuner.base_fn.__name__} leaves out {tuner.best_config}: {error}"] += 1
+                configs = left
+                tuner.cache.clear()
+
+
 def make_run(current: Callable[[], Emulation]) -> Callable[..., Any]:
     """Make what runs in the place of an autotuner."""
 
@@ -45,7 +62,7 @@ def make_run(current: Callable[[], Emulation]) -> Callable[..., Any]:
                 result = RUN(tuner, *arguments, **options)
             how = "as asked"
         else:
-            result = RUN(tuner, *arguments, **options)
+            result = _run_first(emulation, tuner, arguments, options)
             how = f"the first that is left of {number}; configs={{{name!r}: ...}} names another"
         if number > 1:
             emulation.report.notes[f"{name} takes {tuner.best_config}, {how}"] += 1

@@ -16,6 +16,7 @@ from fastmma.triton.contraction import Contractions
 from fastmma.triton.formats import BY_MLIR
 from fastmma.triton.layouts import aliases, bit_owners, list_bits
 from fastmma.triton.lowering import Dot, Lowering
+from fastmma.triton.machine.executable import Executable
 from fastmma.triton.ptx import Program, Site
 from fastmma.triton.reasons import explain
 from fastmma.triton.splits import SplitReader
@@ -217,9 +218,10 @@ class CompiledKernel:
     splits: dict[tuple[str, tuple[int, int, int]], set[Lowering]]
     contractions: Contractions
     reductions: tuple[CompiledSum, ...]
+    executable: Executable | None = None
 
     @classmethod
-    def read(cls, ttir: str, ttgir: str, ptx: str, gcn: str = "") -> CompiledKernel:
+    def read(cls, ttir: str, ttgir: str, ptx: str, gcn: str = "", executable: Executable | None = None) -> CompiledKernel:
         """Read the compiler's intermediate code: dots as the source has them, as layouts decide them, and what became of sums."""
         encodings = _Encodings.read(ttgir, gcn)
         zeros, lowerings, dots = set(_ZERO.findall(ttir)), _lowerings(ttgir, encodings), []
@@ -229,7 +231,8 @@ class CompiledKernel:
             names = tuple(BY_MLIR[name].multiplied if name in BY_MLIR else name for name in (a, b))
             from_zero = accumulator is not None and accumulator[3] in zeros
             dots.append(CompiledDot(site, _shape(text), (names[0], names[1]), from_zero, frozenset(lowerings.get(site, ()))))
-        return cls(tuple(dots), _read_splits(ttgir, encodings), Contractions(Program.read_from(ptx)), _reductions(ttgir))
+        contractions = Contractions(Program.read_from(ptx))
+        return cls(tuple(dots), _read_splits(ttgir, encodings), contractions, _reductions(ttgir), executable)
 
     def lowering(self, dot: Dot, site: Site) -> Lowering | None:
         """Find what a dot at a place became, or each of the dots of its parts; None where that is not clear."""
@@ -257,6 +260,19 @@ class CompiledKernel:
         return found.pop() if len(found) == 1 else None
 
 
+_KEPT = "_fastmma_kernel"  # kept by Triton's answer
+
+
+def _read(compiled: Any) -> CompiledKernel:
+    found: CompiledKernel | None = vars(compiled).get(_KEPT)
+    if found is None:
+        ptx, gcn = assembly_of(compiled.asm)
+        executable = Executable.of(compiled) if ptx else None
+        found = CompiledKernel.read(compiled.asm["ttir"], compiled.asm["ttgir"], ptx, gcn, executable)
+        setattr(compiled, _KEPT, found)
+    return found
+
+
 _ELSEWHERE = "_fastmma_elsewhere"  # kept by functions whose code names files that nobody can tell
 
 
@@ -273,6 +289,8 @@ def compile_function(function: Any, arguments: tuple[Any, ...], options: dict[st
         return any(name not in files for name, _, _ in _FILE.findall(compiled.asm["ttir"]))
 
     compiled = answer()
+    if _KEPT in vars(compiled):
+        return compiled
     if is_of_other_files(compiled) and not hasattr(function, _ELSEWHERE):
         function.device_caches.clear()
         with knobs.compilation.scope():
@@ -290,7 +308,6 @@ def compiled_kernel(kernel: Any, arguments: tuple[Any, ...], options: dict[str, 
         try:
             arguments = tuple(convert_kind(value, JITFunction) for value in arguments)
             options = {name: convert_kind(value, JITFunction) for name, value in options.items()}
-            compiled = compile_function(function, arguments, options)
-            return CompiledKernel.read(compiled.asm["ttir"], compiled.asm["ttgir"], *assembly_of(compiled.asm))
+            return _read(compile_function(function, arguments, options))
         except Exception as error:
             return explain(error)

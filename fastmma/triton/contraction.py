@@ -7,6 +7,7 @@ product, or the last multiplication of a division, is only added: so its machine
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -146,6 +147,14 @@ class Contractions:
             return Origin(_PRODUCTS[found.name], loads, is_square, self._find_factor(*found.operands))
         is_doubled = found.name == "add" and self._are_one(*found.operands)  # x + x is 2 x
         return Origin(SUM if found.name in _SUMS and not is_doubled else OTHER, loads)
+
+    def list_taken(self) -> Iterator[tuple[Instruction, int | None]]:
+        """Yield the sums that ptxas fuses with a product, each with the operand that is the product: None where that is not clear."""
+        for one in self.program.instructions:
+            if one.name in ("add", "sub") and one.is_of_floats and len(one.operands) == 2 and ".rn" not in one.opcode:
+                taken = [self._is_taken(operand, one) for operand in one.operands]
+                if any(taken) or None in taken:
+                    yield one, None if None in taken or all(taken) else taken.index(True)
 
     def _read(self, one: Instruction) -> _Sum:
         if one.name == "fma":

@@ -9,20 +9,9 @@ from typing import Any
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from fastmma.triton.compilers import gpu_of
-
-# shared memory of a block, in bytes, and multiprocessors, of one GPU of each compute capability
-_DEVICES = {
-    80: (166912, 108),
-    86: (101376, 84),
-    87: (166912, 16),
-    89: (101376, 142),
-    90: (232448, 132),
-    100: (232448, 148),
-    103: (232448, 148),
-    120: (101376, 170),
-    121: (101376, 48),
-}
+from fastmma.functions.pretended import describe
+from fastmma.isa.targets import target_of
+from fastmma.triton.compilers import gpu_of, number_of
 
 
 class Driver(DriverBase):
@@ -30,18 +19,28 @@ class Driver(DriverBase):
 
     Parameters
     ----------
-    capability : callable
-        Tells the number of the GPU that is emulated, as `compilers` has it: 90 for sm_90a.
+    target : callable
+        Tells the GPU that is emulated.
     """
 
-    def __init__(self, capability: Callable[[], int]) -> None:
-        self._capability = capability
+    def __init__(self, target: Callable[[], str]) -> None:
+        self._target = target
         self.utils = SimpleNamespace(get_device_properties=self._properties)
 
     def _properties(self, _device: Any = None) -> dict[str, int]:
-        memory, processors = _DEVICES.get(self._capability(), _DEVICES[80])
-        lanes = gpu_of(self._capability()).warp_size
-        return {"max_shared_mem": memory, "max_num_regs": 65536, "multiprocessor_count": processors, "warpSize": lanes}
+        found = describe(self._target())
+        return {
+            "max_shared_mem": found.shared_memory_per_block_optin,
+            "max_num_regs": found.regs_per_multiprocessor,
+            "multiprocessor_count": found.multi_processor_count,
+            "warpSize": found.warp_size,
+            "sm_clock_rate": found.clock_rate,
+            "mem_clock_rate": found.memory_clock_rate,
+            "mem_bus_width": found.memory_bus_width,
+        }
+
+    def _capability(self) -> int:
+        return number_of(target_of(self._target()))
 
     @classmethod
     def is_active(cls) -> bool:

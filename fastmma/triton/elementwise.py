@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from triton.runtime.interpreter import TensorHandle
 
 from fastmma.host.errors import NotEmulatedError
-from fastmma.triton.arithmetic import fused
-from fastmma.triton.casts import converted
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import FLOATS
 from fastmma.triton.methods import METHODS
+from fastmma.triton.numbers import converted, fused
 
 _TINY = np.float32(2.0**-126)
 # the compiler takes no 8-bit floats here, and the interpreter would compute with their codes

@@ -14,12 +14,13 @@ from fastmma.products.prepared import Prepared, prepare
 from fastmma.triton.compiled import CompiledKernel, CompiledSum, compiled_kernel
 from fastmma.triton.compilers import number_of
 from fastmma.triton.lowering import Dot, Lowering, lowering_by_rules
+from fastmma.triton.machine.executable import Executable
 from fastmma.triton.positions import Position, site, sites
 from fastmma.triton.report import Report
 from fastmma.triton.twins import list_functions, names
 
 Operation = Callable[..., Any]
-Source = Literal["compile", "rules"]
+Source = Literal["compile", "ptx", "rules"]
 Races = Literal["error", "note"]
 _WARPS = 4  # Triton's default
 
@@ -36,8 +37,8 @@ class Launch:
         Arguments by name, and options of the launch such as ``num_warps``.
     capability : int
         The GPU's compute capability, 90 for sm_90a.
-    source : {"compile", "rules"}
-        Who says what dots become.
+    source : {"compile", "ptx", "rules"}
+        Who says what operations become.
     report : Report
     """
 
@@ -80,6 +81,11 @@ class Launch:
             return None
         return found
 
+    @property
+    def executable(self) -> Executable | None:
+        """The compiled kernel, if its PTX may be executed."""
+        return None if self.compiled is None else self.compiled.executable
+
     def lowering(self, dot: Dot, where: Position) -> tuple[Lowering, str]:
         """Return what a dot becomes, and who says so."""
         found = self.compiled.lowering(dot, site(where)) if self.compiled is not None else None
@@ -102,7 +108,7 @@ class Emulation:
     ----------
     target : str
         The GPU, as ptxas calls it.
-    lowering : {"compile", "rules"}
+    lowering : {"compile", "ptx", "rules"}
     num_warps : int or None
         Warps of every program, where a launch does not say.
     fp_fusion : bool or None

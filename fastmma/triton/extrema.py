@@ -13,30 +13,9 @@ from triton.runtime.interpreter import TensorHandle
 
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import FLOATS
+from fastmma.triton.numbers import take_extremum
 
 _FAST = ("_argmin_combine_tie_break_fast", "_argmax_combine_tie_break_fast")
-
-
-def take_extremum(x: NDArray[Any], y: NDArray[Any], *, largest: bool, keeps_nan: bool) -> NDArray[Any]:
-    """Return the larger or the smaller numbers of two arrays, as PTX's ``max`` and ``min`` do.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> zeros = np.float32([-0.0, 0.0])
-    >>> take_extremum(zeros, zeros[::-1], largest=True, keeps_nan=False).tolist()
-    [0.0, 0.0]
-    """
-    x, y = np.broadcast_arrays(x, y)
-    choose = {(True, True): np.maximum, (True, False): np.fmax, (False, True): np.minimum, (False, False): np.fmin}
-    result = np.asarray(choose[largest, keeps_nan](x, y))
-    zeros = result == 0
-    if zeros.any():
-        kind = np.dtype(f"u{result.itemsize}")
-        codes = [np.ascontiguousarray(one).view(kind) for one in (x, y)]
-        joined = np.where(zeros & (x == y), (np.bitwise_and if largest else np.bitwise_or)(*codes), np.ascontiguousarray(result).view(kind))
-        result = joined.view(result.dtype)
-    return result
 
 
 def _choose(_run: Emulation, original: Operation, x: Any, y: Any, *, largest: bool, keeps_nan: bool) -> Any:

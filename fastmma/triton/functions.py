@@ -13,12 +13,12 @@ from triton.runtime.interpreter import TensorHandle
 from fastmma.functions import special
 from fastmma.functions.libdevice import call_tritons
 from fastmma.triton.arithmetic import remember_product
-from fastmma.triton.casts import converted
 from fastmma.triton.contraction import QUOTIENT
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import FLOATS, elements
 from fastmma.triton.handles import VALUE
 from fastmma.triton.libdevice import tell
+from fastmma.triton.numbers import converted
 
 _RECORDED: dict[str, tuple[str, Callable[..., Any]]] = {
     "create_exp": ("ex2.approx.f32 of x log2(e)", special.exp),

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import torch
 import triton
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import InterpretedFunction
 from triton.runtime.jit import JITFunction
 
+from fastmma.functions.pretended import pretended
 from fastmma.host import forks
 from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.triton.autotuning import make_run
 from fastmma.triton.driver import Driver
 from fastmma.triton.emulation import Emulation, Races, Source
+from fastmma.triton.execution import run_launch
 from fastmma.triton.gluon.launch import launch
 from fastmma.triton.patches import check_triton, patched, warmed_up
 from fastmma.triton.reasons import find_our_error
@@ -49,22 +52,25 @@ def _run_gluon(run: Emulation, kernel: Any, arguments: tuple[Any, ...], options:
 def _run(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> Any:
     if warmup:
         return warmed_up(kernel)
-    with _LOCK, np.errstate(all="ignore"):
+    with _LOCK, np.errstate(all="ignore"), torch._C.DisableTorchFunction():
         run = _current()
         if isinstance(kernel, JITFunction) and kernel.is_gluon():
             return _run_gluon(run, kernel, arguments, options, grid)
         given, rest = bind_arguments(kernel, arguments, options)
         run.begin(kernel, arguments, options)
-        with all_of_kind(kernel, InterpretedFunction, *list_functions(given.values())) as function, patched(run):
-            try:
-                values = convert_arguments(function, given)
-                size = grid(given) if callable(grid) else grid
-                return _INTERPRET(function, grid=size, warmup=False, **values, **rest)
-            except Exception as error:
-                ours = find_our_error(error)
-                if ours is None:
-                    raise
-                raise ours from None
+        size = grid(given) if callable(grid) else grid
+
+        def interpreted() -> Any:
+            with all_of_kind(kernel, InterpretedFunction, *list_functions(given.values())) as function, patched(run):
+                return _INTERPRET(function, grid=size, warmup=False, **convert_arguments(function, given), **rest)
+
+        try:
+            return run_launch(run, size, given, interpreted)
+        except Exception as error:
+            ours = find_our_error(error)
+            if ours is None:
+                raise
+            raise ours from None
 
 
 def _enter(run: Emulation) -> None:
@@ -75,7 +81,7 @@ def _enter(run: Emulation) -> None:
             put(patch.object(InterpretedFunction, "run", _run))
             put(patch.object(JITFunction, "run", _run))
             put(patch.object(Autotuner, "run", make_run(_current)))
-            put(patch.object(triton.runtime.driver, "_active", Driver(lambda: _current().capability)))
+            put(patch.object(triton.runtime.driver, "_active", Driver(lambda: _current().target)))
         _OPEN.append(run)
 
 
@@ -95,6 +101,7 @@ def interpret(
     fp_fusion: bool | None = None,
     other: Other = "pass",
     configs: Mapping[str, Any] | None = None,
+    as_cuda: bool = False,
     races: Races = "error",
 ) -> Iterator[Report]:
     """Run Triton kernels on this CPU, with the bits that they have on a GPU.
@@ -105,9 +112,11 @@ def interpret(
     ----------
     target : str
         The GPU: ``"H100"``, ``"sm_80"``, ``(8, 9)``.
-    lowering : {"compile", "rules"}
-        Who says which instructions a dot becomes: Triton's compiler, which needs no GPU for that, or fastmma's rules, which take no time.
-        Where the compiler does not take a kernel, rules are taken, and the report says so.
+    lowering : {"compile", "ptx", "rules"}
+        Who says which instructions an operation becomes: Triton's compiler, which needs no GPU for that, or fastmma's rules, which take no
+        time. Where the compiler does not take a kernel, rules are taken, and the report says so. Where the compiler's answer does not tell
+        the interpreter which bits an operation has, the kernel's PTX is executed, and the report says that; ``"ptx"`` executes all
+        kernels so, which is also faster.
     num_warps : int, optional
         Warps of a program where the launch does not say; 4 by default, as in Triton.
     fp_fusion : bool, optional
@@ -118,6 +127,9 @@ def interpret(
     configs : mapping, optional
         Which configuration kernels with `triton.autotune` take, by the name of the kernel: a `triton.Config`, some of its values as a
         mapping, or its place in the list. Others take the first that is left of theirs, and the report says which.
+    as_cuda : bool
+        Pretend to be the GPU, so that code which asks torch or Triton for one finds it: ``torch.cuda`` answers for it, and tensors of
+        ``device="cuda"`` live on the CPU. `fastmma.torch.emulate` does the same, and the two nest.
     races : {"error", "note"}
         What happens where nothing orders two accesses of a Gluon kernel: a `RaceError`, or a note in the report; the kernel then goes on as
         if the first had come first.
@@ -150,7 +162,7 @@ def interpret(
     'sm_90a'
     """
     for name, value, values in (
-        ("lowering", lowering, ("compile", "rules")),
+        ("lowering", lowering, ("compile", "ptx", "rules")),
         ("other", other, ("pass", "warn", "error")),
         ("races", races, ("error", "note")),
     ):
@@ -161,7 +173,8 @@ def interpret(
     _enter(run)
     token = _OWN.set((*_OWN.get(), run))
     try:
-        yield run.report
+        with pretended(named) if as_cuda else nullcontext():
+            yield run.report
     finally:
         _OWN.reset(token)
         _leave(run)

@@ -11,6 +11,7 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
 from fastmma.products.report import NEUTRAL
+from fastmma.triton.addresses import check_addresses
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import BF16, is_bf16
 from fastmma.triton.handles import LOADED
@@ -30,13 +31,27 @@ class Memory:
         return getattr(self._inner, name)
 
     def load(self, pointers: NDArray[Any], mask: NDArray[Any], other: NDArray[Any], dtype: Any) -> NDArray[Any]:
-        """Load elements."""
+        """Load elements.
+
+        Raises
+        ------
+        NotEmulatedError
+            If an address is no tensor's.
+        """
+        check_addresses(pointers, mask)
         if dtype != BF16:
             return np.asarray(self._inner.load(pointers, mask, other, dtype))
         return np.asarray(self._inner.load(pointers, mask, np.ascontiguousarray(other).view(_BITS), _BITS)).view(BF16)
 
     def store(self, pointers: NDArray[Any], values: NDArray[Any], mask: NDArray[Any]) -> Any:
-        """Store elements."""
+        """Store elements.
+
+        Raises
+        ------
+        NotEmulatedError
+            If an address is no tensor's.
+        """
+        check_addresses(pointers, mask)
         values = np.ascontiguousarray(values)
         return self._inner.store(pointers, values.view(_BITS) if values.dtype == BF16 else values, mask)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.triton.casts import converted
+from fastmma.triton.numbers import converted
 
 Floats = NDArray[np.float32]
 

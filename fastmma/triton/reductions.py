@@ -8,11 +8,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.triton.arithmetic import fused
 from fastmma.triton.compiled import CompiledSum
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.handles import FACTORS, SOURCES
 from fastmma.triton.layouts import number_registers, take_by_bits
+from fastmma.triton.numbers import fused
 from fastmma.triton.positions import Position, position, sites
 from fastmma.triton.sources import list_sources, mark_exchanged
 from fastmma.triton.versions import TESTED

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType
 from typing import Any, Literal
 
@@ -13,6 +15,7 @@ from fastmma.triton.places import find_line, find_running_line
 
 Other = Literal["pass", "warn", "error"]
 _UNKNOWN = (PASSED, UNSEEN)
+_TRIED = (ASSUMED, PASSED, UNSEEN)
 
 
 class Report(ClosedReport):
@@ -51,6 +54,7 @@ class Report(ClosedReport):
         self.other = other
         self.notes: Counter[str] = Counter()
         self.told = 0
+        self._is_on_trial = False
         self._warned: set[tuple[str, str]] = set()
         self._new: dict[tuple[str, str, str, int, int], tuple[CodeType, int]] = {}
 
@@ -64,6 +68,8 @@ class Report(ClosedReport):
         """
         frame = find_running_line()
         code = frame.f_code
+        if self._is_on_trial and status in _TRIED:
+            raise NotEmulatedError(f"{operation}: {text} ({code.co_filename}:{frame.f_lineno})")
         if status in _UNKNOWN and self.other != "pass":
             self._complain(operation, text, code.co_filename, frame.f_lineno, frame.f_globals)
         key = status, operation, text, id(code), frame.f_lasti
@@ -71,6 +77,23 @@ class Report(ClosedReport):
             found = self._new.get(key)
             self._new[key] = code, 1 if found is None else found[1] + 1
             self.told += 1
+
+    @contextmanager
+    def on_trial(self) -> Iterator[None]:
+        """Within the ``with``, raise at what is not known, and then forget what was counted there."""
+        with LOCK:
+            kept = dict(self._new), self.told, Counter(self.notes)
+        self._is_on_trial = True
+        try:
+            yield
+        except BaseException:
+            with LOCK:
+                self._new, self.told, notes = kept
+            self.notes.clear()
+            self.notes.update(notes)
+            raise
+        finally:
+            self._is_on_trial = False
 
     def _complain(self, operation: str, text: str, file: str, line: int, names: dict[str, Any]) -> None:
         if self.other == "error":

@@ -31,6 +31,47 @@ def add_vectors(values: Any, sums: Any, start: int, stop: int, size: int) -> Non
 
 
 @compiled
+def add_block_rows(values: Any, shifts: Any, threads: int, vector: int, sums: int, width: int, out: Any) -> None:
+    """Add each row by the threads of a block, which take vectors, or single elements into `sums` sums each.
+
+    A row begins `shifts` elements after an aligned address: its first elements up to the next one, and its last ones, join the first sums
+    of threads. A thread joins its sums in turn; then threads are halved in groups of `width`, and then the groups.
+    """
+    step, place = (vector, 1) if vector > 1 else (1, threads)  # between the first sums of threads, and between sums of a thread
+    kept, total = np.empty(sums * threads, np.float32), np.empty(threads, np.float32)
+    for row in range(len(values)):
+        line, shift = values[row], shifts[row]
+        kept[:] = np.float32(0)
+        head = min((vector - shift) % vector, line.size)
+        tail = line.size - (line.size - head) % vector
+        for index in range(head):
+            kept[(shift + index) * step] += line[index]
+        for first in range(head, tail, kept.size):
+            part = line[first : min(first + kept.size, tail)]
+            for index in range(part.size):
+                kept[index] += part[index]
+        for index in range(line.size - tail):
+            kept[index * step] += line[tail + index]
+        for thread in range(threads):
+            total[thread] = kept[thread * step]
+        for index in range(1, sums):
+            for thread in range(threads):
+                total[thread] += kept[thread * step + index * place]
+        half = width // 2
+        while half:
+            for first in range(0, threads, width):
+                for thread in range(first, first + half):
+                    total[thread] += total[thread + half]
+            half //= 2
+        half = threads // width // 2
+        while half:
+            for group in range(half):
+                total[group * width] += total[(group + half) * width]
+            half //= 2
+        out[row] = total[0]
+
+
+@compiled
 def add_products(values: Any, factors: Any, sums: Any, start: int, stop: int, size: int) -> None:
     """Add products of two arrays as `add_vectors` adds values, each by one fused multiply-add."""
     threads = sums.shape[1]

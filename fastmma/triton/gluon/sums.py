@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.errors import NotEmulatedError
-from fastmma.triton.arithmetic import fused
 from fastmma.triton.contraction import COMPARED, OTHER, PRODUCT, QUOTIENT, SUM, Contractions, Origin
 from fastmma.triton.extrema import reduce_to_extremum
 from fastmma.triton.formats import canonicalise_nan
@@ -21,6 +20,7 @@ from fastmma.triton.gluon.layouts import find_owners
 from fastmma.triton.gluon.mlir import Operation
 from fastmma.triton.gluon.program import Partition, Values
 from fastmma.triton.gluon.tensors import integer
+from fastmma.triton.numbers import fused
 from fastmma.triton.ptx import EXCHANGED, Program, Sites
 from fastmma.triton.reductions import IN_REGISTERS, summed
 

@@ -41,9 +41,9 @@ def recorded() -> dict[str, Any]:
         return dict(file)
 
 
-def applied(function: str, x: Any, y: Any, gpu: str = "H100") -> tuple[Any, Any]:
+def applied(function: str, x: Any, y: Any, gpu: str = "H100", **options: Any) -> tuple[Any, Any]:
     c = torch.empty_like(x)
-    with interpret(gpu) as report:
+    with interpret(gpu, **options) as report:
         apply[(triton.cdiv(len(x), 512),)](x, y, c, function, len(x))
     return c, report
 
@@ -72,4 +72,6 @@ def test_16_bit_division_goes_through_f32(recorded: dict[str, Any]) -> None:
 def test_other_gpus_are_not_claimed(recorded: dict[str, Any]) -> None:
     x = torch.from_numpy(recorded["root_in"])
     _, report = applied("rsqrt", x, x, "A100")
+    assert list(report.assumed) == [("rsqrt.approx.ftz.f32", "recorded on an H100 and an H200 only")]
+    _, report = applied("rsqrt", x, x, "A100", lowering="rules")
     assert list(report.passed) == [("rsqrt", "rsqrt.approx.ftz.f32: recorded on an H100 only")]

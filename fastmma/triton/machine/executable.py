@@ -1,0 +1,107 @@
+"""What Triton's compiler made of a kernel, as something that this CPU can execute, and who runs it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastmma.functions import special
+from fastmma.host.errors import NotEmulatedError
+from fastmma.isa.targets import target_of
+from fastmma.numerics.lookup import fidelity
+from fastmma.products.report import ASSUMED, EMULATED, NEUTRAL, Line
+from fastmma.triton.contraction import COMPARED
+from fastmma.triton.machine.kernel import Executed, Machine
+from fastmma.triton.machine.launch import count_programs, pack_arguments
+from fastmma.triton.machine.steps import CONVERTED, EXACT, FUSED, MOVED, ORDER, PRODUCT, UNCLEAR, UNIT
+from fastmma.triton.report import Report
+
+_TOLD = {
+    MOVED: (NEUTRAL, "moves data"),
+    EXACT: (NEUTRAL, "integers, or IEEE 754"),
+    CONVERTED: (EMULATED, "PTX, executed"),
+    UNIT: (EMULATED, "special function unit, PTX, executed"),
+    FUSED: (EMULATED, "one rounding, PTX, executed"),
+    UNCLEAR: (ASSUMED, "whether ptxas fuses a product with it is not clear"),
+    ORDER: (ASSUMED, "program after program, thread after thread: the order changes from run to run of a GPU"),
+}
+
+
+@dataclass
+class Executable:
+    """A compiled kernel.
+
+    Attributes
+    ----------
+    name, ptx : str
+    shared : int
+        Bytes of shared memory of a block.
+    signature : dict
+        Types of the arguments, by name.
+    limits : str
+        Why nothing here executes it, whatever its instructions are; empty where there is no such reason.
+    cubin : bytes
+        The machine code.
+    is_taken : bool or None
+        Whether the PTX is executed in the place of the interpreter; None while nobody has tried.
+    """
+
+    name: str
+    ptx: str
+    shared: int
+    signature: dict[str, Any]
+    limits: str = ""
+    cubin: bytes = b""
+    is_taken: bool | None = None
+    _machines: dict[str, Machine | str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, compiled: Any) -> Executable:
+        """Take what is needed of Triton's answer."""
+        metadata = compiled.metadata
+        limits = "clusters of several blocks" if metadata.num_ctas > 1 else ""
+        if getattr(metadata, "global_scratch_size", 0):
+            limits = "tensor descriptors that the kernel makes"
+        return cls(metadata.name, compiled.asm["ptx"], metadata.shared, dict(compiled.src.signature), limits, compiled.asm["cubin"])
+
+    def machine(self, target: str) -> Machine | str:
+        """Return what executes it on a GPU, or why nothing does."""
+        if target not in self._machines:
+            try:
+                self._machines[target] = self.limits or Machine(self.ptx, self.shared, target, self.cubin)
+            except NotEmulatedError as error:
+                self._machines[target] = str(error)
+        return self._machines[target]
+
+    def run(self, report: Report, grid: Any, values: dict[str, Any]) -> None:
+        """Execute it on the arguments of a launch, and count in the report what it did.
+
+        Raises
+        ------
+        NotEmulatedError
+            If it has instructions that nothing here executes.
+        """
+        machine = self.machine(report.target)
+        if isinstance(machine, str):
+            raise NotEmulatedError(f"{self.name}: {machine}")
+        places = [(one.place, one.size) for one in machine.code.parameters.values()]
+        counts = machine.run(count_programs(grid), pack_arguments(self.signature, values, places))
+        _tell(report, counts)
+
+
+def _tell(report: Report, counts: Counter[Executed]) -> None:
+    major, minor = target_of(report.target).capability
+    capability = 10 * major + minor
+    for one, number in counts.items():
+        step = one.step
+        if one.status == PRODUCT:
+            status, how = EMULATED, f"PTX, executed ({fidelity(step.opcode, report.target)})"
+        else:
+            status, how = _TOLD[one.status]
+        if one.status == UNIT and capability not in special.RECORDED:
+            status, how = ASSUMED, "recorded on an H100 and an H200 only"
+        if one.status == FUSED and capability >= COMPARED and not step.opcode.startswith("fma"):
+            status, how = ASSUMED, "fused multiply-adds as PTX has them: which others ptxas makes for this GPU is not known"
+        file, line = step.line
+        report.count(Line(step.opcode, status, "", how), f"{file}:{line}" if file else "", number)

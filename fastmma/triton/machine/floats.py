@@ -1,0 +1,121 @@
+"""Floats, by the opcodes of PTX: one rounding each, approximations as the special function unit has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmma import kernels
+from fastmma.functions import special
+from fastmma.triton.numbers import fused, take_extremum
+
+Array = NDArray[Any]
+_TINY = np.float32(2.0**-126)
+
+
+def flush(x: Array) -> Array:
+    """Return numbers of f32, with those below the normal ones as zeros."""
+    small = np.abs(x) < _TINY
+    return np.where(small, np.copysign(np.float32(0), x), x) if small.any() else x
+
+
+def _wide(x: Array) -> Array:
+    return x if x.dtype.itemsize > 2 else x.astype(np.float32)
+
+
+def _narrow(x: Array, dtype: np.dtype[Any]) -> Array:
+    return x if x.dtype == dtype else x.astype(dtype)
+
+
+def _by_way_of_f32(function: Callable[..., Array]) -> Callable[..., Array]:
+    def computed(*values: Array) -> Array:
+        return _narrow(function(*map(_wide, values)), values[0].dtype)
+
+    return computed
+
+
+def compare_ordered(name: str, x: Array, y: Array) -> Array:
+    """Compare floats: by names with a u, also true where one is NaN."""
+    x, y = _wide(x), _wide(y)
+    if name in ("num", "nan"):
+        return np.isnan(x) | np.isnan(y) if name == "nan" else ~(np.isnan(x) | np.isnan(y))
+    found: Array = _ORDERED[name.removesuffix("u")](x, y)
+    if name == "ne":
+        return found & ~(np.isnan(x) | np.isnan(y))
+    return found | np.isnan(x) | np.isnan(y) if name.endswith("u") else found
+
+
+_ORDERED = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+
+
+def negate(x: Array) -> Array:
+    """Change the sign bit."""
+    kind = np.dtype(f"u{x.dtype.itemsize}")
+    return np.asarray(x.view(kind) ^ kind.type(1 << (8 * x.dtype.itemsize - 1))).view(x.dtype)
+
+
+def magnitude(x: Array) -> Array:
+    """Clear the sign bit."""
+    kind = np.dtype(f"u{x.dtype.itemsize}")
+    return np.asarray(x.view(kind) & kind.type((1 << (8 * x.dtype.itemsize - 1)) - 1)).view(x.dtype)
+
+
+def copy_sign(x: Array, y: Array) -> Array:
+    """Return the second number with the sign of the first, as ``copysign`` does."""
+    return np.copysign(y, x)
+
+
+def _extremum(x: Array, y: Array, *, largest: bool, keeps_nan: bool) -> Array:
+    return np.asarray(take_extremum(x, y, largest=largest, keeps_nan=keeps_nan))
+
+
+def _unit(name: str) -> Callable[[Array], Array]:
+    def computed(x: Array) -> Array:
+        return np.asarray(kernels.functions.apply.apply(name, np.ascontiguousarray(x)))
+
+    return computed
+
+
+def _flushed(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda x: flush(function(flush(x)))
+
+
+def factorise_fully(x: Array, y: Array, constant: float | None = None) -> tuple[Array, Array]:
+    """Return the factors of which a quotient of ``div.full.f32`` is the product."""
+    x, y = np.broadcast_arrays(x, y)
+    return special.factorise(x, y, constant=constant)
+
+
+def factorise_approximately(x: Array, y: Array, constant: float | None = None) -> tuple[Array, Array]:
+    """Return the factors of which a quotient of ``div.approx.f32`` is the product."""
+    if constant is not None:
+        return factorise_fully(x, y, constant)
+    x, y = np.broadcast_arrays(x, y)
+    scale = np.where(np.abs(y) < _TINY, np.float32(2.0**24), np.float32(1))
+    return x * scale, special.rcp(y * scale)
+
+
+QUOTIENTS = {"div.full.f32": factorise_fully, "div.approx.f32": factorise_approximately}
+ADDITIONS: Mapping[str, Callable[..., Array]] = {"add": _by_way_of_f32(np.add), "sub": _by_way_of_f32(np.subtract)}
+multiply = _by_way_of_f32(np.multiply)
+UNIT = {
+    f"{name}.approx{ftz}.f32": _unit(f"{name}.approx{ftz}.f32")
+    for name in ("ex2", "lg2", "rsqrt", "sqrt", "rcp")
+    for ftz in ("", ".ftz")
+    if (name, ftz) != ("rcp", "")
+} | {f"{name}.approx.f32": _unit(f"{name}.approx.f32") for name in ("sin", "cos")}
+UNIT |= {f"{name}.approx.ftz.f32": _flushed(UNIT[f"{name}.approx.f32"]) for name in ("sin", "cos")}
+# IEEE 754 fixes these: by name and rounding
+EXACT: Mapping[str, Callable[..., Array]] = {
+    "fma": fused,
+    "sqrt": np.sqrt,
+    "div": np.divide,
+    "rcp": lambda x: x.dtype.type(1) / x,
+    "copysign": copy_sign,
+}
+SIGNS: Mapping[str, Callable[..., Array]] = {"neg": negate, "abs": magnitude}
+EXTREMA: Mapping[str, Callable[..., Array]] = {name: partial(_extremum, largest=name == "max") for name in ("max", "min")}

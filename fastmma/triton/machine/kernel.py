@@ -1,0 +1,289 @@
+"""A compiled kernel that this CPU executes: its PTX, step by step, for all threads of many blocks at once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastmma.host.errors import NotEmulatedError
+from fastmma.triton.contraction import Contractions
+from fastmma.triton.machine.code import Address, Block, Code, Immediate, Register, Step, Vector, read_code
+from fastmma.triton.machine.disassembly import count_fused
+from fastmma.triton.machine.state import Mask, Run, State
+from fastmma.triton.machine.steps import Plan, make_step
+from fastmma.triton.machine.values import UNSIGNED
+from fastmma.triton.ptx import Instruction, Program
+
+_NAME = re.compile(r"^(.*)\+(\d+):(\d+)$")  # of a parameter, a place in it and a size
+_TOGETHER = 1 << 13  # threads that run together
+_MOST_SHARED = 1 << 26  # bytes of shared memory of all of these
+_MOST_TURNS = 1 << 22  # blocks of steps that a launch executes before it is given up
+_IDS = tuple(f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz")
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A step that is ready: what executes it, who does, and what is known of its bits."""
+
+    run: Run
+    predicate: Register | None
+    step: Step
+    status: str
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The end of a basic block: where threads go on."""
+
+    predicate: Register | None
+    target: int | None  # None ends
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A basic block."""
+
+    steps: tuple[Executed, ...]
+    branch: Branch | None
+
+
+class Machine:
+    """A kernel.
+
+    Parameters
+    ----------
+    ptx : str
+    shared : int
+        Bytes of shared memory of a block.
+    target : str
+        The GPU.
+    cubin : bytes
+        The machine code, which tells how many sums ptxas fused with products; empty where there is none.
+
+    Raises
+    ------
+    NotEmulatedError
+        If it has an instruction that nothing here executes; the message names it.
+    """
+
+    def __init__(self, ptx: str, shared: int, target: str, cubin: bytes = b"") -> None:
+        self.code: Code = read_code(ptx)
+        self.shared, self.target = shared, target
+        self._extra: dict[str, int] = {}
+        self._sizes = list(self.code.sizes)
+        plan = self._plan(Contractions(Program.read_from(ptx)), cubin)
+        self.blocks = tuple(self._prepare(block, plan) for block in self.code.blocks)
+        self.statuses = {one.status for block in self.blocks for one in block.steps}
+        opcodes = [one.step.opcode for block in self.blocks for one in block.steps]
+        self.is_sequential = any(opcode.startswith(("atom", "red.")) for opcode in opcodes)
+
+    def _special(self, name: str) -> int:
+        """Return the number of the register that is filled with a value of the hardware, or of the launch."""
+        if name not in self._extra:
+            found = _NAME.match(name)
+            if found and found[1] in self.code.parameters:
+                size = int(found[3])
+            elif name in _IDS or name in ("%laneid", "%warpid", "global_smem"):
+                size = 4
+            else:
+                raise NotEmulatedError(f"the register {name}")
+            self._extra[name] = len(self._sizes)
+            self._sizes.append(size)
+        return self._extra[name]
+
+    def _plan(self, contractions: Contractions, cubin: bytes) -> Plan:
+        """Read which sums ptxas fuses with products, and which registers hold constants."""
+        steps = {step.place: step for block in self.code.blocks for step in block.steps}
+        writers: Counter[int] = Counter()
+        made: dict[int, Step] = {}
+        for step in steps.values():
+            if step.operands and isinstance(step.operands[0], Register) and not step.opcode.startswith(("st.", "red.", "bra")):
+                writers[step.operands[0].number] += 1
+                made[step.operands[0].number] = step
+        constants = {
+            number: float(np.uint32(step.operands[1].value & 0xFFFFFFFF).view(np.float32))
+            for number, step in made.items()
+            if writers[number] == 1 and step.opcode.startswith("mov.b32") and isinstance(step.operands[1], Immediate) and not step.predicate
+        }
+        fused: dict[int, int | None] = {}
+        sources: dict[int, tuple[int, bool]] = {}
+        for one, index in _confirm(list(contractions.list_taken()), steps, cubin):
+            fused[one.place] = index
+            if index is not None:
+                operand = steps[one.place].operands[1 + index]
+                is_negated = False
+                while isinstance(operand, Register) and made[operand.number].opcode.startswith(("mov", "neg")):
+                    is_negated ^= made[operand.number].opcode.startswith("neg")
+                    operand = made[operand.number].operands[1]
+                assert isinstance(operand, Register)
+                sources[one.place] = operand.number, is_negated
+        return Plan(
+            self._special, constants, fused, sources, frozenset(number for number, _ in sources.values()), _list_read(steps.values())
+        )
+
+    def _prepare(self, block: Block, plan: Plan) -> Prepared:
+        steps = block.steps
+        branch = None
+        if steps and steps[-1].opcode.startswith(("bra", "ret", "exit")):
+            last = steps[-1]
+            steps = steps[:-1]
+            if last.opcode.startswith("bra"):
+                name = getattr(last.operands[0], "name", "")
+                branch = Branch(last.predicate, self.code.labels[name])
+            else:
+                branch = Branch(last.predicate, None)
+        if steps and steps[-1].opcode == "trap":
+            raise NotEmulatedError("trap")
+        made = []
+        for step in steps:
+            run, status = make_step(step, plan)
+            made.append(Executed(run, step.predicate, step, status))
+        return Prepared(tuple(made), branch)
+
+    def run(self, grid: tuple[int, int, int], parameters: bytes) -> Counter[Executed]:
+        """Execute all blocks of a grid, and count how often each step ran.
+
+        Parameters
+        ----------
+        grid : tuple of int
+        parameters : bytes
+            All parameters, as `Code.parameters` says where each lies.
+
+        Raises
+        ------
+        NotEmulatedError
+            If threads wait for others that never come.
+        """
+        counts: Counter[Executed] = Counter()
+        number = grid[0] * grid[1] * grid[2]
+        together = 1 if self.is_sequential else max(1, min(_TOGETHER // self.code.threads, _MOST_SHARED // max(self.shared, 1)))
+        for first in range(0, number, together):
+            ids = np.arange(first, min(number, first + together))
+            state = State(tuple(self._sizes), ids.size, self.code.threads, self.shared, self.target)
+            self._fill(state, ids, grid, parameters)
+            self._execute(state, counts)
+        return counts
+
+    def _fill(self, state: State, ids: Any, grid: tuple[int, int, int], parameters: bytes) -> None:
+        """Fill the registers of the hardware and of the launch."""
+        threads = np.arange(self.code.threads)[None]
+        blocks = ids[:, None]
+        one = np.zeros((1, 1), np.int64)
+        values = {
+            "%tid.x": threads,
+            "%ntid.x": one + self.code.threads,
+            "%ntid.y": one + 1,
+            "%ntid.z": one + 1,
+            "%ctaid.x": blocks % grid[0],
+            "%ctaid.y": blocks // grid[0] % grid[1],
+            "%ctaid.z": blocks // (grid[0] * grid[1]),
+            "%nctaid.x": one + grid[0],
+            "%nctaid.y": one + grid[1],
+            "%nctaid.z": one + grid[2],
+            "%laneid": threads % 32,
+            "%warpid": threads // 32,
+        }
+        for name, number in self._extra.items():
+            found = _NAME.match(name)
+            if found:
+                start = self.code.parameters[found[1]].place + int(found[2])
+                held = np.frombuffer(parameters[start : start + int(found[3])], UNSIGNED[int(found[3])])
+                state.registers[number] = held.reshape(1, 1)
+            else:
+                state.registers[number] = values.get(name, one).astype(np.uint32)
+
+    def _execute(self, state: State, counts: Counter[Executed]) -> None:
+        """Run blocks of steps, those of the lowest place first, until all threads have returned."""
+        waiting: dict[int, Mask] = {0: None}
+        turns = 0
+        while waiting:
+            at = min(waiting)
+            mask = waiting.pop(at)
+            if mask is not None and mask.all():
+                mask = None
+            turns += 1
+            if turns > _MOST_TURNS:
+                raise NotEmulatedError("a loop that does not end: threads that wait for other programs, which run one after another here")
+            block = self.blocks[at]
+            for one in block.steps:
+                active = mask
+                if one.predicate is not None:
+                    held = state.registers[one.predicate.number]
+                    held = ~held if one.predicate.negated else held
+                    active = held if mask is None else held & mask
+                    if not active.any():
+                        continue
+                    if active.all():
+                        active = None
+                one.run(state, active)
+                counts[one] += 1
+            self._leave(state, at, mask, waiting)
+
+    def _leave(self, state: State, at: int, mask: Mask, waiting: dict[int, Mask]) -> None:
+        """Send threads on to the next blocks of steps."""
+        branch = self.blocks[at].branch
+        if branch is None:
+            _join(waiting, at + 1, mask)
+            return
+        if branch.predicate is None:
+            if branch.target is not None:
+                _join(waiting, branch.target, mask)
+            return
+        held = state.registers[branch.predicate.number].astype(np.bool_)
+        held = ~held if branch.predicate.negated else held
+        taken = held if mask is None else held & mask
+        stays = ~held if mask is None else ~held & mask
+        if taken.any() and branch.target is not None:
+            _join(waiting, branch.target, taken if stays.any() else mask)
+        if stays.any():
+            _join(waiting, at + 1, stays if taken.any() else mask)
+
+
+def _join(waiting: dict[int, Mask], at: int, mask: Mask) -> None:
+    """Let threads wait at a block of steps, with those that are there."""
+    if at in waiting and waiting[at] is not None and mask is not None:
+        waiting[at] = waiting[at] | mask
+    else:
+        waiting[at] = mask
+
+
+def _numbers(operand: Any) -> Iterator[int]:
+    """Yield the registers in an operand."""
+    if isinstance(operand, Register):
+        yield operand.number
+    elif isinstance(operand, Address):
+        yield from _numbers(operand.base)
+    elif isinstance(operand, Vector):
+        for part in operand.parts:
+            yield from _numbers(part)
+
+
+def _list_read(steps: Iterable[Step]) -> frozenset[int]:
+    """List the registers that steps read."""
+    found: set[int] = set()
+    for step in steps:
+        writes = not step.opcode.startswith(("st.", "red.", "bra", "stmatrix", "wgmma", "cp."))
+        found.update(number for operand in step.operands[writes:] for number in _numbers(operand))
+        found.update(_numbers(step.predicate))
+    return frozenset(found)
+
+
+Taken = list[tuple[Instruction, int | None]]
+
+
+def _confirm(taken: Taken, steps: dict[int, Step], cubin: bytes) -> Taken:
+    """Compare the sums that ptxas would fuse with products with how many fused multiply-adds its machine code has.
+
+    Where it has fewer, none of them is known to be fused; where it has those of the PTX alone, none of them is.
+    """
+    of_f32 = [one for one, index in taken if index is not None and one.opcode.endswith(".f32")]
+    held = count_fused(cubin) if of_f32 and cubin else None
+    written = sum(step.opcode.startswith("fma") and step.opcode.endswith(".f32") for step in steps.values())
+    if held is None or held >= written + len(of_f32):
+        return taken
+    return [(one, index if one not in of_f32 else None) for one, index in taken if held > written or one not in of_f32]

@@ -1,0 +1,203 @@
+"""The PTX of compiled kernels, executed: against what an H200 left, against formulas of PTX, and against the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+triton = pytest.importorskip("triton")
+
+import triton.language as tl  # noqa: E402
+from triton.runtime.errors import OutOfResources  # noqa: E402
+
+import fastmma.torch  # noqa: E402
+from fastmma.triton import interpret  # noqa: E402
+from fastmma.triton.machine import integers  # noqa: E402
+from fastmma.triton.machine.kernel import Machine  # noqa: E402
+from tests.integrations.triton.test_machine_code import RECORDING, replayed, shortened, taken  # noqa: E402
+
+RNG = np.random.default_rng(7)
+FRAME = """
+.version 8.5
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u64 .ptr .global p0, .param .u64 .ptr .global p1)
+.reqntid 32
+{
+ .reg .pred %p<9>;
+ .reg .b16 %rs<9>;
+ .reg .b32 %r<19>;
+ .reg .b64 %rd<9>;
+ ld.param.b64 %rd1, [p0];
+ ld.param.b64 %rd2, [p1];
+ mov.u32 %r1, %tid.x;
+ mad.wide.u32 %rd3, %r1, 16, %rd1;
+ mad.wide.u32 %rd4, %r1, 4, %rd2;
+ ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%rd3];
+ BODY
+ st.global.b32 [%rd4], %r9;
+ ret;
+}
+"""
+U32 = np.uint32
+# a body that computes %r9 of %r2 to %r5, and the same by Python's numbers
+BODIES: dict[str, tuple[str, Callable[..., int]]] = {
+    "bfe.u32": ("bfe.u32 %r9, %r2, 5, 9;", lambda a, *_: a >> 5 & 511),
+    "bfe.s32": ("bfe.s32 %r9, %r2, 5, 9;", lambda a, *_: (a >> 5 & 511) - 2 * (a >> 5 & 256)),
+    "bfi": ("bfi.b32 %r9, %r2, %r3, 4, 8;", lambda a, b, *_: b & ~0xFF0 | (a & 0xFF) << 4),
+    "prmt": ("prmt.b32 %r9, %r2, %r3, 0x9024;", lambda a, b, *_: b & 255 | (a >> 8 & 0xFF00) | (a & 255) << 16 | 255 * (a >> 15 & 1) << 24),
+    "lop3": ("lop3.b32 %r9, %r2, %r3, %r4, 0x96;", lambda a, b, c, _: a ^ b ^ c),
+    "shf": ("shf.l.wrap.b32 %r9, %r2, %r3, 35;", lambda a, b, *_: (b << 32 | a) << 3 >> 32),
+    "shr beyond": ("and.b32 %r10, %r3, 63; shr.u32 %r9, %r2, %r10;", lambda a, b, *_: a >> (b & 63)),
+    "mul.hi.s32": ("mul.hi.s32 %r9, %r2, %r3;", lambda a, b, *_: signed(a) * signed(b) >> 32),
+    "mul.hi.u64": (
+        "mov.b64 %rd5, {%r2, %r3}; mov.b64 %rd6, {%r4, %r5}; mul.hi.u64 %rd7, %rd5, %rd6; cvt.u32.u64 %r9, %rd7;",
+        lambda a, b, c, d: (b << 32 | a) * (d << 32 | c) >> 64,
+    ),
+    "div.s32": ("div.s32 %r9, %r2, %r3;", lambda a, b, *_: int(signed(a) / signed(b))),
+    "popc, clz": ("popc.b32 %r10, %r2; clz.b32 %r11, %r3; add.s32 %r9, %r10, %r11;", lambda a, b, *_: a.bit_count() + 32 - b.bit_length()),
+    "branches": (
+        "setp.gt.u32 %p1, %r2, %r3; @%p1 bra $A; mov.b32 %r9, %r4; bra.uni $B;\n$A:\n mov.b32 %r9, %r5;\n$B:\n add.s32 %r9, %r9, 1;",
+        lambda a, b, c, d: (d if a > b else c) + 1,
+    ),
+    "loop": (
+        "and.b32 %r10, %r2, 7; mov.b32 %r9, 0;\n$C:\n add.s32 %r9, %r9, %r3; sub.s32 %r10, %r10, 1; setp.ge.s32 %p2, %r10, 0; @%p2 bra $C;",
+        lambda a, b, *_: b * ((a & 7) + 1),
+    ),
+    "scope": ("{ .reg .b32 t; xor.b32 t, %r2, %r3; not.b32 %r9, t; }", lambda a, b, *_: ~(a ^ b)),
+    "bytes": ("dp4a.u32.u32 %r9, %r2, %r3, %r4;", lambda a, b, c, _: c + sum((a >> i & 255) * (b >> i & 255) for i in (0, 8, 16, 24))),
+}
+
+
+def signed(value: int) -> int:
+    return value - (value >> 31 << 32)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_instructions(name: str) -> None:
+    body, formula = BODIES[name]
+    machine = Machine(FRAME.replace("BODY", body), 0, "sm_90a")
+    given = RNG.integers(0, 1 << 32, (64, 4), dtype=np.uint64).astype(U32)
+    out = np.zeros(64, U32)
+    for block in range(2):  # each of its own, since the kernel does not read the block's number
+        addresses = given[32 * block :].ctypes.data, out[32 * block :].ctypes.data
+        machine.run((1, 1, 1), b"".join(address.to_bytes(8, "little") for address in addresses))
+    assert out.tolist() == [formula(*map(int, row)) & 0xFFFFFFFF for row in given]
+
+
+def test_what_nothing_executes_is_named() -> None:
+    with pytest.raises(fastmma.NotEmulatedError, match=r"tanh\.approx\.f32"):
+        Machine(FRAME.replace("BODY", "tanh.approx.f32 %r9, %r2;"), 0, "sm_90a")
+    assert integers.divide(np.int32([-7, 7]), np.int32([2, 0])).tolist() == [-3, -1]
+
+
+def test_h200() -> None:
+    """All results, also those that the interpreter passes: each is equal, and each is claimed."""
+    different = []
+    with np.load(RECORDING) as recorded:
+        for launch in taken():
+            results, report = replayed(launch, lowering="ptx")
+            is_equal = all(
+                np.array_equal(shortened(array.view(f"u{array.itemsize}")), recorded[f"{launch.name} -> {name}"])
+                for name, array in results.items()
+            )
+            if not is_equal or report.lines("passed", "assumed", "unseen"):
+                different.append(launch.name)
+    assert not different
+
+
+@triton.jit
+def add_one(x):
+    return x + 1.0
+
+
+@triton.jit
+def combine(a, b):
+    return a * 0.5 + b
+
+
+@triton.jit
+def of_everything(x, y, z, count, N: tl.constexpr, F: tl.constexpr):
+    i = tl.arange(0, N)
+    p = tl.program_id(0)
+    v = F(tl.load(x + p * N + i))
+    scanned = tl.associative_scan(v, 0, combine) + tl.cumsum(v, 0) + tl.reduce(v, 0, combine)
+    packed = tl.inline_asm_elementwise("fma.rn.f32 $0, $1, $1, 0f3F800000;", "=r,r", [scanned], tl.float32, True, 1)
+    for k in tl.static_range(2):
+        packed += k
+    tl.store(y + p * N + i, tl.sort(packed))
+    tl.store(z + i, tl.histogram((v * 4).to(tl.int32) & 15, N), mask=p == 0)
+    tl.atomic_add(count, 1)
+
+
+def test_scans_assembly_sorts_and_functions() -> None:
+    x = torch.from_numpy(RNG.standard_normal((3, 64)).astype("f4"))
+    y, z, count = torch.zeros(3, 64), torch.zeros(64, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    with interpret("H100") as report:
+        of_everything[(3,)](x, y, z, count, 64, add_one)
+    report.assert_all_emulated()
+    assert count.item() == 3
+    assert (y.sort(-1).values == y).all()
+    assert z.sum() == 64
+    assert torch.isfinite(y).all()
+
+
+@triton.jit
+def may_load(x, y, N: tl.constexpr, HAS: tl.constexpr):
+    dead = tl.load(x)
+    tl.store(y + tl.arange(0, N), tl.zeros((N,), tl.float32) + (dead if HAS else 1.0))
+
+
+def test_a_load_that_the_compiler_leaves_out_is_none() -> None:
+    y = torch.zeros(32)
+    with interpret("H100") as report:
+        may_load[(1,)](torch.empty(0), y, 32, False)
+    assert (y == 1).all()
+    assert any("where no tensor lies" in note for note in report.notes)
+
+
+@triton.autotune([triton.Config({"N": size}) for size in (256, 64)], key=[])
+@triton.jit
+def large(a, c, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(a + i[:, None] * N + i[None, :])
+    tl.store(c + i[:, None] * N + i[None, :], tl.dot(x, x))
+
+
+def test_configurations_that_do_not_fit_are_left_out() -> None:
+    a = torch.ones(256 * 256)
+    c = torch.zeros_like(a)
+    with interpret("H100") as report:
+        large[(1,)](a, c)
+    assert (c[: 64 * 64] == 64).all()
+    assert any("leaves out N: 256" in note for note in report.notes)
+    with interpret("H100"), pytest.raises(OutOfResources):
+        large.fn[(1,)](a, c, 256)
+
+
+def test_a_pretended_gpu_is_one_for_torch_and_triton() -> None:
+    before = torch.cuda.is_available(), torch.cuda.device, torch.accelerator.current_accelerator()
+    with interpret("RTX 5090", as_cuda=True):
+        assert torch.cuda.is_available()
+        assert torch.cuda.get_device_capability() == (12, 0)
+        assert torch.cuda.get_device_properties(0).multi_processor_count == 170
+        assert torch.utils._triton.has_triton()
+        assert torch.accelerator.current_accelerator().type == "cuda"
+        active = triton.runtime.driver.active
+        assert active.get_current_target().arch == 120
+        assert active.utils.get_device_properties(0)["multiprocessor_count"] == 170
+        x = torch.ones(64, device="cuda")
+        with torch.cuda.device(x.device.index), torch.cuda.stream(torch.cuda.current_stream()):
+            event = torch.cuda.Event(enable_timing=True)
+            event.record()
+            may_load[(1,)](x, x, 32, True)
+        torch.cuda.synchronize()
+        assert x.is_cuda
+        assert event.elapsed_time(event) == 0
+        with fastmma.torch.emulate("H100", as_cuda=True):
+            assert torch.cuda.get_device_capability() == (9, 0)
+        assert torch.cuda.get_device_capability() == (12, 0)
+    assert (torch.cuda.is_available(), torch.cuda.device, torch.accelerator.current_accelerator()) == before
