@@ -38,7 +38,7 @@ def test_installed_kernels_serve_all_threads_until_they_are_removed() -> None:
         thread.join()
         leaf = A.clone().requires_grad_()
         (leaf @ A.t()).float().sum().backward()
-        plain = torch.ones(4, 4) @ torch.ones(4, 4)
+        plain = torch.ones(4, 4, dtype=torch.float64) @ torch.ones(4, 4, dtype=torch.float64)
         with pytest.raises(fastmma.OperandError, match="already"):
             ft.install("A100")
         with ft.emulate("A100", unknown="one") as inner:
@@ -96,7 +96,7 @@ def test_operators_without_a_cpu_kernel_have_one_while_installed() -> None:
     with ft.install("H100"):
         assert torch.equal(torch.mm(A, A.t(), out_dtype=torch.float32).to(BF16), GPU)
         with pytest.raises(fastmma.NotEmulatedError):
-            torch.mm(torch.ones(2, 2), torch.ones(2, 2), out_dtype=torch.float32)
+            torch.mm(A.double(), A.t().double(), out_dtype=torch.float64)
     with pytest.raises(NotImplementedError):
         torch.mm(A, A.t(), out_dtype=torch.float32)
 
