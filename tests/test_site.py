@@ -14,7 +14,7 @@ from reference.chromium import CHROMIUM, Page, chromium
 from fastmma.isa.targets import TARGETS
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("index", "instruction_tables", "gpus", "command_line", "cublas")
+PAGES = ("index", "instruction_tables", "gpus", "gpu_by_gpu", "command_line", "cublas")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 # widths of words that consist of digits alone, of which the browser draws some on two lines
 BROKEN_NUMBERS = """

@@ -262,7 +262,7 @@ def _make_scatter(one: Operation, kernel: Kernel) -> Step:
     def step(partition: Partition, values: Values) -> None:
         count()
         view: View = values[one.operands[0]]
-        given, index = values[one.operands[1]], values[one.operands[2]]
+        index, given = values[one.operands[1]], values[one.operands[2]]
         partition.access(view, place, writes=True)
         data: Any = view.load().copy()
         np.put_along_axis(data, index.astype(np.int64), given, axis)
