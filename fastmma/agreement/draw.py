@@ -124,7 +124,7 @@ def _alike(fmt: Format, base: int, count: int, hints: Hints, rng: np.random.Gene
     for place in rng.choice(count, min(count, int(rng.integers(1, 3))), replace=False):
         far = int(rng.choice(hints.distances)) - int(rng.integers(0, 6))
         values[place] = np.ldexp(float(_mantissas(fmt, 1, rng)[0]) * rng.choice([-1.0, 1.0]), base - max(far, 0))
-    return values * rng.choice([-1.0, 1.0])
+    return values * float(rng.choice([-1.0, 1.0]))
 
 
 def _three(hints: Hints, rng: np.random.Generator) -> NDArray[np.int_]:
