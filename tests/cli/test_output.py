@@ -130,6 +130,7 @@ import contextlib, io, json, os, resource, sys
 from fastmma.cli import main
 with contextlib.redirect_stdout(io.StringIO()):  # compiles what it needs
     main({WRITERS["d.npy"]} if "d.npy" in sys.argv[2] else {STUDY})
+sys.dont_write_bytecode = True  # of what is imported later: Python would keep a part of a module
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
 for arguments in json.load(sys.stdin):
     print(json.dumps([main(arguments)]), flush=True)
