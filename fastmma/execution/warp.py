@@ -111,7 +111,7 @@ def mma(
     operation = chosen_operation(ins, target, plan, "warp.mma")
     ins = operation.instruction
     if not ins.in_registers:
-        raise InstructionError(f"{ins}: warp.mma takes mma and wmma.mma opcodes, and AMD's, only")
+        raise InstructionError(f"{ins}: warp.mma takes mma and wmma.mma opcodes only, and AMD's")
     if ins.op == "wmma":
         fragment_evidence(ins, operation.target)
     operands = ins.operands

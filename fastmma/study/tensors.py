@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -85,10 +86,9 @@ _READERS: dict[str, Callable[[IO[bytes], Path], dict[str, _Held]]] = {".npy": _n
 
 def check_suffix(path: Path) -> None:
     """Raise OperandError unless there is a reader for files of that name."""
-    if not path.exists() and path.suffix not in _READERS:
-        raise OperandError(f"{path}: there is no such file or folder")
     if path.suffix not in _READERS:
-        raise OperandError(f"{path}: files of tensors end in {', '.join(_READERS)}")
+        missing = "" if os.path.exists(path) else "there is no such file or folder; "  # it also answers for names that no system takes
+        raise OperandError(f"{path}: {missing}files of tensors end in {', '.join(_READERS)}")
 
 
 def listed(names: Sequence[str]) -> str:

@@ -50,6 +50,10 @@ REVIEWED = {
     "kernels/matrices/memory.py: self.addresses": "the parts of one buffer",
     "products/prepared.py: self._kept": "emptied when it holds as many forms as it may",
     "products/prepared.py: self._seen": "emptied when it holds as many forms as it may",
+    "triton/machine/code.py: self.sizes": "of one kernel",
+    "triton/machine/code.py: self.labels": "of one kernel",
+    "triton/machine/kernel.py: self._extra": "of one kernel",
+    "triton/machine/state.py: self.factors": "of one launch, which has no more registers than its kernel",
     "jax/active.py: _entered": "emulations that are entered",
     "jax/active.py: _undo": "of the innermost emulation",
     "jax/internals.py: self.primitives": "JAX's primitives",
@@ -156,6 +160,7 @@ def test_what_else_is_kept_was_reviewed() -> None:
 
 # locks of which a child of a fork needs no account
 LOCKS = {
+    "functions/pretended.py: Event": "an event of torch.cuda, which holds no lock",
     "host/apart.py: allocate_lock": "of one call",
     "host/forks.py: RLock": "of forks themselves",
     "host/notice.py: Lock": "taken for good by who says it",

@@ -15,10 +15,10 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from fastmma.kernels.llvm.emit import Emitter, undefined
+from fastmma.kernels.llvm.numba_internals import get_or_insert_function
 from fastmma.kernels.llvm.vector_type import VectorType, as_vector, is_float, llvm_element, llvm_vector, operand_vector
 
 # --- memory ---
@@ -313,7 +313,7 @@ def _rounded_operation(name: str, rounding: int, arguments: tuple[Any, ...]) -> 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         kind, mode = args[0].type, ir.IntType(32)
         signature = ir.FunctionType(kind, [kind] * len(args) + [mode])
-        function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.x86.avx512.{name}.pd.512")
+        function = get_or_insert_function(builder.module, signature, f"llvm.x86.avx512.{name}.pd.512")
         return builder.call(function, [*args, ir.Constant(mode, rounding)])
 
     return arguments[0](*arguments), codegen
