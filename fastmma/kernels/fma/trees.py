@@ -14,7 +14,7 @@ from fastmma.kernels.matrices.accumulators import NAN
 
 _COLUMNS = 512  # at a time
 _ROWS = 8  # of a thread at a time
-SMALLEST = np.float32(2.0**-126)
+SMALLEST = np.float32(float.fromhex("0x1p-126"))
 
 
 @inner
