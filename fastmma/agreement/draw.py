@@ -19,7 +19,7 @@ Values = NDArray[Any]
 _MOST_DENSE = 512  # places of k that are all drawn
 _LARGEST = 1000  # exponent of a product, which float64 holds
 _FULL = float.fromhex("0x1.3333333333333p-3")  # 0.15: share of rows with a run of products that are alike, but for some
-_CANCELLING = 0.2  # share of rows with one product beside two that cancel
+_CANCELLING = float.fromhex("0x1.999999999999ap-3")  # 0.2: share of rows with one product beside two that cancel
 FULL = 5  # of eight turns, that whose sums are as large as can be
 _EDGES = (1.0, 1.0, 1.0, 1.5)
 

@@ -32,7 +32,7 @@ from fastmma.products.library_gpu import library_gpu
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 PRESETS = {"cublas": False, "cublas-fast-accum": True}
-LEAST_RATE = 0.9999
+LEAST_RATE = float.fromhex("0x1.fff2e48e8a71ep-1")  # 0.9999
 Planned = GemmPlan | LanesPlan
 _RESULTS = {"e4m3": "bf16", "e5m2": "bf16", "tf32": "f32"}  # where they have not the format of the operands
 _BATCHES = 8  # draws on which all groups are computed before pairs are

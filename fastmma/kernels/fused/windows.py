@@ -21,7 +21,7 @@ _ROWS = 8  # of a thread at a time
 NONE, SPECIAL = -4000, 4000  # exponents of zeros, and of infinities and NaNs
 _FARTHEST = 900  # of powers of two that are float64, and beyond every shift
 _LOWEST = -126  # exponent of f32
-_INFINITE = 2.0**128
+_INFINITE = float.fromhex("0x1p128")
 
 
 class Windows(NamedTuple):
