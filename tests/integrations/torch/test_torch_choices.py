@@ -74,7 +74,7 @@ def test_a_head_of_odd_size_is_a_kernel_of_its_own(rows: int) -> None:
 
 def test_other_gpus_and_calls_are_not_looked_up() -> None:
     x, weight = drawn(16, 768, 3072)
-    for target in ("H100", "A100"):
+    for target in ("B200", "A100"):
         with door.emulate(target, fp32="ieee") as gpu:
             torch.nn.functional.linear(x, weight)
         assert (gpu.report.emulated, gpu.report.passed) == (0, 1)

@@ -57,7 +57,7 @@ def test_what_is_assumed_is_told_once_at_the_callers_line(name: str) -> None:
 
 REFUSED: dict[str, Callable[..., Any]] = {
     "float64": lambda: ft.mm(A.double(), B.double()),
-    "float32": lambda: ft.mm(A.float(), B.float(), fp32="ieee", target="H100"),
+    "float32": lambda: ft.mm(A.float(), B.float(), fp32="ieee", target="A100"),
     "a bias of groups": lambda: ft.grouped_mm(A[None], B[None], offs=ONE.int()[None], bias=A[0, :5]),
     "unsigned bytes": lambda: ft.int_mm(torch.ones(32, 32, dtype=torch.uint8), torch.ones(32, 32, dtype=torch.int8)),
 }

@@ -100,11 +100,11 @@ def test_pooling_is_no_product_and_recurrent_layers_and_convolutions_are_told_ba
         functional.max_pool2d(functional.avg_pool2d(image, 2), 2).sum().backward()
     with ft.emulate("H100") as gpu:
         functional.conv_transpose2d(image, drawn(3, 4, 3, 3)).sum().backward()
-        torch.nn.GRU(4, 4)(drawn(2, 1, 4, dtype=F32))[0].sum().backward()
+        torch.nn.GRU(4, 4, dtype=torch.float64)(drawn(2, 1, 4, dtype=torch.float64))[0].sum().backward()
     told = " ".join(line.operator for line, _ in gpu.report.lines("passed"))
     assert "convolution.default" in told
     assert "convolution_backward" in told
-    assert "mm" in told  # a GRU's own, of float32
+    assert "mm" in told  # a GRU's own, of float64
 
 
 def test_epilogues_are_inside_the_product() -> None:
