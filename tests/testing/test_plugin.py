@@ -124,7 +124,8 @@ def test_integrations_are_entered_and_left(run, pytester: pytest.Pytester, monke
 
     @pytest.mark.tensor_core("H100", other="error")
     def test_entered(tensor_core):
-        assert log == [("triton", "A100", {}), ("torch", "sm_90a", {"other": "error", "as_cuda": True}), ("triton", "sm_90a", {"as_cuda": True})]
+        torch_options = {"other": "error", "as_cuda": True}
+        assert log == [("triton", "A100", {}), ("torch", "sm_90a", torch_options), ("triton", "sm_90a", {"as_cuda": True})]
         assert tensor_core.report == "report of torch on sm_90a" and tensor_core.triton_report == "report of triton on sm_90a"
         assert os.environ["TRITON_INTERPRET"] == "1"
 
