@@ -90,7 +90,9 @@ def _steps(node: Steps, inputs: Inputs) -> Simple:
         sure = None
     taken = None if sure is None else list(sure)
     for rule, places in node.steps:
-        if not places and (span is None or (keeps(rule, span) and not (value.negative_zero and not kept))):
+        # a step without products makes +0 of -0, which an accumulator may be, and a result that was flushed
+        negative = any(_leaves_negative_zero(each) for each, _ in kept[-1:]) if kept else value.negative_zero
+        if not places and (span is None or (keeps(rule, span) and not negative)):
             continue
         rule, after = reach(rule, len(places), inputs.term, span)
         fmt = FORMATS[rule.sums]
@@ -105,7 +107,12 @@ def _steps(node: Steps, inputs: Inputs) -> Simple:
         span = after._replace(most=None, high=fmt.emax) if inputs.unbounded else after
     if taken is not None:
         return _exact(tuple(taken), exact)
-    return Simple(Steps(value.node, tuple(kept)), span, None, any(rule.flush_results or rule.negative_zero for rule, _ in kept))
+    return Simple(Steps(value.node, tuple(kept)), span, None, any(_leaves_negative_zero(rule) for rule, _ in kept))
+
+
+def _leaves_negative_zero(rule: StepRule) -> bool:
+    """Tell whether a step's result may be -0."""
+    return rule.flush_results or rule.negative_zero
 
 
 def _chain(node: Chain, inputs: Inputs) -> Simple:

@@ -226,3 +226,13 @@ def test_what_is_assumed_is_named() -> None:
     assert verdict.as_written is True
     assert len(verdict.assumed) == 2
     assert "the library's order for p is not known" in str(verdict)
+
+
+def test_flushed_results_and_steps_without_products() -> None:
+    """A negative result that is flushed is -0, of which a step without products makes +0: steps of 2 and of 8 differ at K = 2."""
+    opcode = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+    flushing = replace(fastmma.arithmetic(opcode, "sm_90a"), terms=8, align_rounding="rn", rounding="rn", flush_results=True)
+    p, q = (GemmPlan("sm_90a", opcode, arithmetic=replace(flushing, terms=terms)) for terms in (8, 2))
+    verdict = same_bits(p, q, k=2)
+    assert verdict.equal is not True
+    assert contradicts((p, q, 2, False), verdict, 1 << 14) == ""

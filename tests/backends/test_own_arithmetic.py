@@ -177,3 +177,17 @@ def test_scaled_products_take_it() -> None:
     found = fastmma.scaled_matmul(a, b, plan=plan)
     assert np.array_equal(found, fastmma.scaled_matmul(a, b, target="sm_120a", arithmetic=own, backend="reference"))
     assert not np.array_equal(found, fastmma.scaled_matmul(a, b, plan=usual))
+
+
+@pytest.mark.best_kernels
+def test_an_accumulator_has_more_bits_than_sums_keep() -> None:
+    """All of them are aligned with the products, also where a subnormal beside it changes the kernel."""
+    opcode = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+    a, b, c = np.zeros((8, 16), np.float16), np.zeros((16, 5), np.float16), np.zeros((8, 5), np.float32)
+    a[2, 15], b[15, 4] = 1.5 * 2.0**-11, 1.5 * 2.0**-21
+    c[2, 4], c[0, 4] = -(1 - 2.0**-24) * 2.0**-16, 2.0**-136
+    arithmetic = replace(fastmma.arithmetic(opcode, "sm_90a"), keep_bits=12)
+    fast, exact = (
+        fastmma.gemm(a, b, c, instruction=opcode, target="sm_90a", arithmetic=arithmetic, backend=each) for each in ("numba", "reference")
+    )
+    assert fast.tobytes() == exact.tobytes()

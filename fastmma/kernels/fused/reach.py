@@ -38,7 +38,8 @@ def exact_in_lanes(p: Fused) -> bool:
         return False
     if p.half:
         return 1 <= p.align_bits <= 25 and p.keep_bits == 10 and -60 <= p.emax_floor <= HALF_LOWEST
-    return 1 <= p.align_bits <= 25 and p.emax_floor <= HIGHEST_FLOOR
+    # sums that keep fewer bits than terms are aligned to, and than f32 has, are rounded by the portable kernels
+    return 1 <= p.align_bits <= 25 and p.emax_floor <= HIGHEST_FLOOR and (p.keep_bits == 23 or p.keep_bits >= p.align_bits)
 
 
 def lowest_emax(p: Fused) -> int:
