@@ -16,7 +16,7 @@ from fastmma.triton.formats import FLOATS
 from fastmma.triton.methods import METHODS
 from fastmma.triton.numbers import converted, fused
 
-_TINY = np.float32(2.0**-126)
+_TINY = np.float32(float.fromhex("0x1p-126"))
 # the compiler takes no 8-bit floats here, and the interpreter would compute with their codes
 _NOT_OF_FP8 = (
     *("fadd", "fsub", "fmul", "fneg", "fma", "frem", "minimumf", "minnumf", "maximumf", "maxnumf", "clampf"),

@@ -14,7 +14,7 @@ from fastmma.functions import special
 from fastmma.triton.numbers import fused, take_extremum
 
 Array = NDArray[Any]
-_TINY = np.float32(2.0**-126)
+_TINY = np.float32(float.fromhex("0x1p-126"))
 
 
 def flush(x: Array) -> Array:
