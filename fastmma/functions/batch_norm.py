@@ -41,7 +41,7 @@ Sums = tuple[Floats, ...]
 
 
 class Normalized(NamedTuple):
-    """What a batch norm computes.
+    """Sizes, operands and options of a batch norm.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Normalized(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """How threads share the rows of channels that lie last."""
+    """Rows of channels that lie last, as threads share them."""
 
     threads: int
     blocks: int

@@ -136,7 +136,7 @@ _AMD_ISA = Source("instruction set architectures of CDNA1 to CDNA4, RDNA3 and RD
 
 
 def _two_models(gpu: str, agree: str) -> Evidence:
-    """What MMA-Sim and MATLAB-tensor-core say of a GPU."""
+    """Evidence of a GPU in MMA-Sim and MATLAB-tensor-core."""
     return Evidence("reported", f"MMA-Sim on a {gpu}, {agree}; no recording of this part", (_model(gpu), replace(_MATLAB, gpu=gpu)))
 
 

@@ -47,7 +47,7 @@ class Strided(NamedTuple):
 
 
 class Arguments(NamedTuple):
-    """What a call is given: a and b as arrays, or `Strided` where only a plan is asked, and the rest as the caller gave it."""
+    """Arguments of a call: a and b as arrays, or `Strided` where only a plan is asked, and the rest as the caller gave it."""
 
     call: str  # its name, for messages
     a: Any

@@ -1,4 +1,4 @@
-"""What instructions compute, as the adder of the pages takes it: the numbers of an arithmetic, and the formats of operands."""
+"""Describe instructions for the adder of the pages: the numbers of an arithmetic, and the formats of operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GPU's library answered for the linear layers of usual models, and a grid of others, by the number of rows and by any algorithm."""
+"""Answers of a GPU's library for the linear layers of usual models, and a grid of others, by the number of rows and by any algorithm."""
 
 from __future__ import annotations
 

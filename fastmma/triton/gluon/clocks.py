@@ -1,4 +1,4 @@
-"""What happened before what: the clocks of partitions and of asynchronous operations, and the accesses that they order."""
+"""Order of events: the clocks of partitions and of asynchronous operations, and the accesses that they order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RaceError(FastmmaError, AssertionError):
 
 @dataclass
 class Clock:
-    """What is known to have happened.
+    """Events that are known to have happened.
 
     Attributes
     ----------
