@@ -69,6 +69,7 @@ REVIEWED = {
     "torch/replacements.py: _sites": "lines of programs that were compiled: graphs hold their numbers, and torch keeps graphs",
     "torch/report.py: self._tallies": "threads that emulate at the moment",
     "torch/row_products.py: self._inside": "of one run of a model",
+    "torch/row_products.py: self.attention": "of one run of a model",
     "torch/row_products.py: self.others": "of one run of a model",
     "torch/row_products.py: self.products": "of one run of a model",
     "torch/watch.py: self.marks": "of one recording",

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import queue
 import sys
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from multiprocessing import Pool, TimeoutError
+from multiprocessing import Pool
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -204,13 +206,13 @@ def _decided(decision: Decision) -> tuple[bool | None, str, float]:
     return verdict.as_written, wrong, time.time() - begin
 
 
-def _first(task: tuple[int, int]) -> tuple[int, bool | None, str, float]:
-    return task[1], *_decided(own_pair(*task))
+def _first(seed: int, number: int) -> tuple[int, bool | None, str, float]:
+    return number, *_decided(own_pair(seed, number))
 
 
-def _second(task: tuple[int, int]) -> tuple[int, Check, float]:
+def _second(seed: int, number: int) -> tuple[int, Check, float]:
     begin = time.time()
-    return task[1], check(own_pair(*task), True, MOST), time.time() - begin
+    return number, check(own_pair(seed, number), True, MOST), time.time() - begin
 
 
 def of_rows() -> None:
@@ -223,34 +225,29 @@ def of_rows() -> None:
     print("rows of the tables", dict(counts), flush=True)
 
 
-def main(count: int, seed: int = 0, processes: int = 1, seconds: float = math.inf) -> None:
+def main(count: int, seed: int = 0, processes: int = 1, seconds: float = threading.TIMEOUT_MAX) -> None:
     """Decide about pairs of own arithmetics, check what is said to be equal, and print what came of it."""
-    end, counts, equal = time.time() + seconds, Counter[str](), []
+    end, counts, left = time.time() + seconds, Counter[str](), count
+    results: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with Pool(processes) as pool:
-        decided = pool.imap_unordered(_first, ((seed, number) for number in range(count)))
-        for number, verdict, wrong, took in _until(decided, end):
-            counts[str(verdict)] += 1
-            counts["wrong"] += bool(wrong)
-            print(number, verdict, wrong, round(took, 2), flush=True)
-            equal += [(took, number)] if verdict else []
-        print(f"{time.time() - end + seconds:.0f} s", dict(counts), flush=True)
-        checked = pool.imap_unordered(_second, ((seed, number) for _, number in sorted(equal)))
-        for number, found, took in _until(checked, end):
-            kind = "all inputs" if found.exhaustive else f"{MOST} inputs" if found.inputs >= MOST else "fewer inputs"
-            counts[kind] += 1
-            counts["inputs"] += found.inputs
-            counts["wrong"] += bool(found.wrong)
-            print(number, *found, round(took, 2), flush=True)
-        print(f"{time.time() - end + seconds:.0f} s, own arithmetics", dict(counts), flush=True)
-
-
-def _until(results: Any, end: float) -> Iterator[Any]:
-    """Yield results until a time."""
-    while True:
-        try:
-            yield results.next(max(end - time.time(), 0) if end < math.inf else None)
-        except (StopIteration, TimeoutError):
-            return
+        for number in range(count):
+            pool.apply_async(_first, (seed, number), callback=results.put, error_callback=results.put)
+        while left and time.time() < end:
+            try:
+                number, *found = results.get(timeout=max(end - time.time(), 0))
+            except queue.Empty:
+                break
+            left -= 1
+            if isinstance(found[0], Check):
+                kind = "all inputs" if found[0].exhaustive else f"{MOST} inputs" if found[0].inputs >= MOST else "fewer inputs"
+                counts.update({kind: 1, "inputs": found[0].inputs, "wrong": bool(found[0].wrong)})
+            else:
+                counts.update({str(found[0]): 1, "wrong": bool(found[1])})
+                if found[0]:
+                    pool.apply_async(_second, (seed, number), callback=results.put, error_callback=results.put)
+                    left += 1
+            print(number, *found, flush=True)
+        print(f"{time.time() - end + seconds:.0f} s, {left} left, own arithmetics", dict(counts), flush=True)
 
 
 if __name__ == "__main__":
