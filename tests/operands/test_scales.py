@@ -14,7 +14,6 @@ from reference.operands import matrices, multiplied
 
 import fastmma
 from fastmma import InstructionError, OperandError, OperandTypeError, sparse, warp
-from fastmma.isa.scales import scale_selectors
 from fastmma.operands import scales
 
 SCALED = [ins for ins in fastmma.instructions(op="mma") if isinstance(ins, fastmma.Instruction) and ins.scale_vec_size]
@@ -23,20 +22,6 @@ FORMS = list({(ins.scale_vec_size, ins.stype, bool(ins.sparse)): ins for ins in 
 
 def selections(ins: fastmma.Instruction, operand: str) -> list[tuple[int, int]]:
     return list(itertools.product(facts.BYTE_IDS[ins.scale_vec_size], facts.THREAD_IDS[operand]))
-
-
-def test_all_forms_are_there() -> None:
-    assert sorted({(ins.scale_vec_size, ins.stype, ins.kind) for ins in SCALED}) == [
-        (1, "ue8m0", "mxf8f6f4"),
-        (2, "ue8m0", "mxf4"),
-        (2, "ue8m0", "mxf4nvf4"),
-        (4, "ue4m3", "mxf4nvf4"),
-        (4, "ue8m0", "mxf4nvf4"),
-    ]
-    for ins in SCALED:
-        for operand in "ab":
-            found = scale_selectors(ins, operand)
-            assert (found.byte_id, found.thread_id) == (facts.BYTE_IDS[ins.scale_vec_size], facts.THREAD_IDS[operand])
 
 
 @pytest.mark.parametrize("operand", ["a", "b"])
