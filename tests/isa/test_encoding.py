@@ -26,15 +26,6 @@ def test_tf32_rounds_to_10_bits() -> None:
     np.testing.assert_array_equal(encode(codes.view(np.float32), "tf32", rounding="rz"), lower)
 
 
-@pytest.mark.parametrize("name", NARROW)
-def test_exact_values_encode_to_their_codes(name: str) -> None:
-    codes = all_codes(name)
-    values = decode(codes, name)
-    real = ~np.isnan(values)
-    for rounding in ("rn", "rz"):
-        np.testing.assert_array_equal(encode(values[real], name, rounding=rounding), codes[real])
-
-
 def signs(values: NDArray[np.float64], codes: NDArray[Any], name: str) -> NDArray[np.uint64]:
     """The sign bits of values that become these codes; in some formats zero has none."""
     negative = np.signbit(values) & ((codes != 0) | (not name.endswith("fnuz")))

@@ -21,7 +21,7 @@ from fastmma.isa.table import instruction
 from fastmma.kernels.params import PROMOTIONS, Promotion
 from fastmma.numerics import reference_sums
 from fastmma.products.loop import accumulate
-from fastmma.products.order import Order, split
+from fastmma.products.order import Order
 from fastmma.verification.inputs import codes
 
 Codes = NDArray[Any]
@@ -107,13 +107,6 @@ def test_the_reference_follows_the_formulas(rule: str) -> None:
             found = reference_sums.promote(rule, codes_of[0][None], codes_of[1][None], codes_of[2], codes_of[3])
             expected = by_definition(rule, *(float(x) for x in (partial, total, a, b)))
             assert found.view(np.float32)[0, 0] == expected, (rule, partial, total, a, b)
-
-
-def test_the_rules_differ() -> None:
-    rng = np.random.default_rng(2)
-    partial, total, a, b = (rng.standard_normal((30, 30)).astype(np.float32).view(np.uint32) for _ in range(4))
-    results = [reference_sums.promote(rule, partial, total, a[0], b[0]).tobytes() for rule in PROMOTIONS]
-    assert len(set(results)) == len(PROMOTIONS)
 
 
 @pytest.mark.each_path
@@ -204,17 +197,3 @@ def test_parts_are_cut_between_chunks_that_have_scales() -> None:
             total = part if total is None else (total.view(np.float32) + part.view(np.float32)).view(np.uint32)
         for backend in ("numba", "reference"):
             np.testing.assert_array_equal(product(opcode, target, a, b, c, promotion, split_k=parts, backend=backend), total)
-
-
-@pytest.mark.parametrize(
-    ("depth", "parts", "unit", "expected"),
-    [
-        (0, 3, 32, [(0, 0)]),
-        (1, 3, 32, [(0, 1)]),
-        (300, 2, 32, [(0, 160), (160, 300)]),
-        (300, 2, 128, [(0, 256), (256, 300)]),
-        (64, 4, 32, [(0, 32), (32, 64)]),
-    ],
-)
-def test_split(depth: int, parts: int, unit: int, expected: list[tuple[int, int]]) -> None:
-    assert list(split(depth, parts, unit)) == expected
