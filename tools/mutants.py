@@ -154,6 +154,18 @@ MUTANTS = (
     ),
     Mutant("kernels/sums/epilogue.py", "(bits + 0x7FFF + ((bits >> 16) & 1))", "(bits + 0x8000)", ("tests/kernels/test_epilogue.py",)),
     Mutant(
+        "kernels/fused/window_lanes.py",
+        "bitcast(bitcast(start, np.int64) + negative, np.float64)",
+        "bitcast(bitcast(start, np.int64) + (negative >> negative), np.float64)",
+        ("tests/kernels/test_matrix_cores.py",),
+    ),
+    Mutant(
+        "kernels/fused/window_lanes.py",
+        "np.packbits((values < 0).reshape",
+        "np.packbits((values < -1).reshape",
+        ("tests/kernels/test_matrix_cores.py",),
+    ),
+    Mutant(
         "kernels/scaled/group_panels.py",
         "if k < columns and alive[scale_codes[row, k // block]] != 0:",
         "if k < columns and alive[scale_codes[row, k // block]] != -1:",

@@ -94,7 +94,7 @@ def test_sums_of_the_largest_numbers(operation: Operation) -> None:
 def test_only_specials_are_left_to_portable_kernels(kernel: Kernel) -> None:
     """Of operands of moderate exponents nothing; an infinity or a NaN costs its row, its column or its product."""
     taken = [operation for operation in operations("fused") if kernel.takes(operation, operation.instruction.k)]
-    assert len(taken) > 20
+    assert len(taken) > 10
     for operation in taken:
         ins, rng = operation.instruction, np.random.default_rng(1)
         shapes = {"a": (9, 6, ins.k), "b": (9, ins.k, 11), "c": (9, 6, 11)}
@@ -127,7 +127,7 @@ rng, counts, kinds = np.random.default_rng(0), Counter(), {}
 for operation in operations("fused"):
     if IN_LANES[0].takes(operation, operation.instruction.k):
         ins = operation.instruction
-        kinds[ins.formats.a.bits, ins.dtype] = operation
+        kinds[max(ins.formats.a.bits, 8), ins.dtype] = operation
 for operation in kinds.values():
     for shape in ((1, 9, 37, 70), (2, 1, 130, 16)):
         check_kernels(rng, operation, shape, counts, kernels=IN_LANES)
