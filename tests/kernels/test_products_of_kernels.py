@@ -46,6 +46,8 @@ FACTS: tuple[tuple[list[list[float]], list[list[float]], float | None], ...] = (
     # c = 2**-23 has the exponent -14 in f16, so that 2**-40 is lost and 2**-25 leaves a tie
     ([[2.0**-12, 2.0**-20], [2.0**-12, 2.0**-19]], [[2.0**-13, 2.0**-20]], 2.0**-23),
     ([[2.0**-24, 0.0]], [[2.0**-24, 1.0]], 2.0**-148),
+    # one and half a last place of f16, of which a product far below makes more: the highest of the 8 bits that an int32 sum loses
+    ([[1.0, 2.0**-6, last] for last in (2.0**-7, 2.0**-8, 2.0**-9)], [[1.0, 2.0**-5, 2.0**-9]], None),
     # toward zero; zeros do not align
     ([[1, 2.0**-13, 2.0**-13, 0], [1, -(2.0**-13), -(2.0**-13), 0], [-1, 2.0**-13, 0, -0.0]], [[1, 2.0**-13, 2.0**-13, 65504]], None),
     ([[0, 2.0**-13, 0, 0], [65504, 0, 2.0**-13, 0], [-0.0, 0, -0.0, 0]], [[0, 2.0**-13, 2.0**-13, 65504]], -0.0),
