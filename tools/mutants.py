@@ -116,6 +116,7 @@ MUTANTS = (
         "kernels/fused/reach.py",
         "fits = a.highest - a.lowest + b.highest - b.lowest <= room",
         "fits = a.highest - a.lowest + b.highest - b.lowest <= room + 40",
+        ("tests/kernels/test_reach.py",),
     ),
     Mutant("kernels/fused/reach.py", "return -(1 << (23 - min(p.align_bits, 23)))", "return -(1 << (23 - min(p.align_bits - 2, 23)))"),
     Mutant(

@@ -48,6 +48,8 @@ FACTS: tuple[tuple[list[list[float]], list[list[float]], float | None], ...] = (
     ([[2.0**-24, 0.0]], [[2.0**-24, 1.0]], 2.0**-148),
     # one and half a last place of f16, of which a product far below makes more: the highest of the 8 bits that an int32 sum loses
     ([[1.0, 2.0**-6, last] for last in (2.0**-7, 2.0**-8, 2.0**-9)], [[1.0, 2.0**-5, 2.0**-9]], None),
+    # two and half a last place of f16, of which a product makes more that float32 cannot hold beside them
+    ([[1.0, 1.0, 2.0**-5, last] for last in (2.0**-11, 2.0**-12, 2.0**-13)], [[1.0, 1.0, 2.0**-5, 2.0**-12]], None),
     # toward zero; zeros do not align
     ([[1, 2.0**-13, 2.0**-13, 0], [1, -(2.0**-13), -(2.0**-13), 0], [-1, 2.0**-13, 0, -0.0]], [[1, 2.0**-13, 2.0**-13, 65504]], None),
     ([[0, 2.0**-13, 0, 0], [65504, 0, 2.0**-13, 0], [-0.0, 0, -0.0, 0]], [[0, 2.0**-13, 2.0**-13, 65504]], -0.0),
