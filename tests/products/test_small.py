@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +13,7 @@ from reference.paths import taking
 
 import fastmma
 from fastmma import OperandError, OperandTypeError
+from fastmma.products.bound import Arguments, bind
 from fastmma.products.prepared import Prepared
 
 pytestmark = pytest.mark.best_kernels
@@ -142,3 +144,32 @@ def test_operands_of_any_strides_and_of_other_sizes() -> None:
 def test_what_a_prepared_product_refuses(call: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         call()
+
+
+PARTS = (
+    {"split_k": 1},
+    {"split_k": 3, "join": "pairwise"},
+    {"split_k": 7, "join": "pairwise from the end", "split_unit": 2},
+    {"split_k": 66, "dealt": 4},
+    {"split_k": 5, "leaves_out": True},
+)
+
+
+@pytest.mark.parametrize("given", PARTS, ids=str)
+def test_parts_of_k_that_come_again(given: dict[str, Any]) -> None:
+    """Chains of fma for parts of k, joined in every order: stacks, both orders, edges of tiles, c, an epilogue, and NaNs."""
+    rng = np.random.default_rng(7)
+    plain = fastmma.GemmPlan("H200", "fma.rn.f32", **given)
+    bits = rng.integers(0, 1 << 32, (2, 9, 37), np.uint32).view(np.float32)
+    for a, b in ((rng.standard_normal((2, 9, 37)), rng.standard_normal((2, 37, 18))), (bits, bits.swapaxes(1, 2))):
+        left, right = a.astype(np.float32), np.asfortranarray(b.astype(np.float32))
+        c, bias = rng.standard_normal((2, 9, right.shape[2])).astype(np.float32), rng.standard_normal(right.shape[2]).astype(np.float32)
+        ends = replace(plain, epilogue=("alpha", "bias", "relu", "round"), out="bf16")
+        for plan, start, more in ((plain, None, {}), (plain, c, {}), (ends, None, {"alpha": 0.3, "bias": bias})):
+            product = fastmma.prepare(plan=plan, threads=1)
+            found = product(left, right, start, **more)
+            assert product.fixed(bind(Arguments("", left, right, start, more.get("bias"), more.get("alpha", 1.0)))) is not None
+            for index, each in enumerate(found):
+                first = None if start is None else start[index]
+                wanted = fastmma.gemm(left[index], right[index], first, plan=plan, backend="reference", **more)
+                assert each.tobytes() == wanted.tobytes()
