@@ -15,6 +15,7 @@ Index = slice | NDArray[np.intp]
 
 FEWEST_BLOCKS = 8  # of rows in a macro tile, for which it packs its panel of B
 _LAST_ROUNDS, _CUTS = 2, 4  # the last macro tiles of several threads, so many of each, are cut again: no thread waits for a whole one
+_TALL = 1024  # rows of a macro tile that is worth it
 
 
 class OfWorkers(dict[int, Memory]):
@@ -76,14 +77,14 @@ def cut(rows: int, columns: int, tile: tuple[int, int], threads: int, highest: i
     """MacroTiles of whole blocks of rows by panels, a `tile` being a block by a panel.
 
     Chunks have at most about `highest` rows, and there are as many as give each of several threads so many macro tiles.
-    Where they have blocks enough, the last ones are cut again.
+    Where they are tall, the last ones are cut again.
     """
     block, panel = tile
     blocks, panels = -(-rows // block), -(-columns // panel)
     wanted = min(-(-per_thread * threads // panels), -(-blocks // FEWEST_BLOCKS)) if threads > 1 else 1
     chunks = max(-(-rows // highest), wanted)
     high = -(-blocks // chunks)
-    again = min(_LAST_ROUNDS * threads, panels * chunks) if threads > 1 and high >= _CUTS * FEWEST_BLOCKS else 0
+    again = min(_LAST_ROUNDS * threads, panels * chunks) if threads > 1 and high * block >= _TALL else 0
     return MacroTiles(rows, columns, high * block, panel, block, again)
 
 
