@@ -56,11 +56,11 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
 def _check_options(kernels: bool, markdown: bool, route: bool, of_route: list[str]) -> None:
     """Refuse options that nothing would read."""
     if kernels and route:
-        raise click.BadParameter("--kernels prints the table of kernels, --route the kernel of one product: give one of them")
+        raise click.BadParameter("--kernels prints the table of kernels, --route the kernel of one product: give only one of them")
     if markdown and not kernels:
         raise click.BadParameter("--markdown is for the table of kernels: give it with --kernels")
     if of_route and not route:
-        raise click.BadParameter(f"{' and '.join(of_route)} {'tell' if len(of_route) > 1 else 'tells'} of a product: give --route MxNxK")
+        raise click.BadParameter(f"{' and '.join(of_route)} {'belong' if len(of_route) > 1 else 'belongs'} to --route MxNxK: give both")
 
 
 @click.command()

@@ -159,7 +159,7 @@ def gemm(
     options: dict[str, Any] = {"instruction": ins, "target": target, "promote_every": promote_every, "split_k": split_k}
     chosen = {} if plan is None else choices_of(plan)
     if compare and not _OTHER_PRODUCT.isdisjoint(chosen):
-        raise OperandError(f"with {', '.join(sorted(_OTHER_PRODUCT & chosen.keys()))} the result is not a @ b + c: give --no-compare")
+        raise OperandError(f"with {', '.join(sorted(_OTHER_PRODUCT & chosen.keys()))} the result differs from a @ b + c: give --no-compare")
     planned = gemm_plan(a, b, c, **{**options, "arithmetic": changed_row, **chosen})
     options = {"plan": planned, "threads": count, "backend": backend}
     options |= {name: chosen[name] for name in ("alpha", "beta") if name in chosen}

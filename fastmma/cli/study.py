@@ -16,14 +16,15 @@ from fastmma.cli.progress import watched
 from fastmma.cli.table import print_json, print_table
 from fastmma.host.errors import BackendError, OperandError
 from fastmma.host.files import write_text
-from fastmma.study.conclusion import conclusion
+from fastmma.study.answers import answer
 from fastmma.study.grid import SAMPLE, Case, Grid, case_of
+from fastmma.study.groups import grouped
 from fastmma.study.layer_report import caption, format_table, layer_table
 from fastmma.study.layered import layered
 from fastmma.study.pictures import save
 from fastmma.study.presets import LAYERS, PRESETS, preset_of
 from fastmma.study.records import CSV, JSON_LINES, Results
-from fastmma.study.report import grouped, markdown, summary
+from fastmma.study.report import markdown, summary
 from fastmma.study.runner import run
 
 REPORT = "report.md"
@@ -55,11 +56,9 @@ def _tensors(inputs: Sequence[str], activations: Sequence[str]) -> list[Any]:
 
 
 def _conclude(results: Results) -> None:
-    """Say what a study of layers found."""
-    for table in layered(results):
-        for sentence in conclusion(table):
-            click.echo(sentence)
-        click.echo()
+    """Say what a study found."""
+    for sentence in answer(results):
+        click.echo(sentence)
 
 
 def _command(preset: str | None, own: dict[str, Any], seeds: tuple[int, ...], sample: int, transposed: bool | None, output: Path) -> str:

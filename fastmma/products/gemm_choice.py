@@ -117,7 +117,7 @@ def epilogue_steps(
     if not (out or given.bias or given.alpha or adds or activation):
         return (), ""
     if adds not in known:
-        raise OperandError(f"{what}: preset {choices.preset!r} is known without c; add c as the library does")
+        raise OperandError(f"{what}: preset {choices.preset!r} does not say how c is added; add it to the result yourself")
     names = {"bias"} if given.bias else set()
     names |= {"alpha"} if given.alpha else set()
     names |= {"c"} if adds else set()
@@ -125,7 +125,7 @@ def epilogue_steps(
     steps = trimmed(known[adds], names)
     missing = names - {part for step in steps for part in (step, *operands_of(step))}
     if missing:
-        raise OperandError(f"{what}: preset {choices.preset!r} is not known with {' and '.join(sorted(missing))} here")
+        raise OperandError(f"{what}: preset {choices.preset!r} does not say how {' and '.join(sorted(missing))} is applied here")
     return steps, out or ("f16" if ins.dtype == "f16" else "f32")
 
 

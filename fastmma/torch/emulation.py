@@ -106,9 +106,9 @@ class Emulation:
         """
         addend = c if bias is None else bias
         if not a.layout is b.layout is torch.strided or not (addend is None or addend.layout is torch.strided):
-            raise UnknownError("sparse tensors are torch's")
+            raise UnknownError("torch multiplies sparse tensors itself")
         if a.is_nested or b.is_nested:
-            raise UnknownError("products of tensors of several shapes are torch's")
+            raise UnknownError("torch multiplies nested tensors itself")
         modes, added = self.settings.modes(a.dtype), None if addend is None else _lying(addend)
         key = operator, _lying(a), _lying(b), added, bias is None, alpha, beta, out_dtype, modes, grouped
         found = self._plans.get(key)
@@ -231,7 +231,7 @@ def check(a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, out_dty
     if a.dim() != b.dim() or a.dim() not in (2, 3) or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
         raise InvalidError(f"shapes {tuple(a.shape)} and {tuple(b.shape)}")
     if a.device != b.device or a.device.type not in ("cpu", "cuda"):
-        raise UnknownError("tensors on other devices are torch's")
+        raise UnknownError("torch multiplies tensors on other devices itself")
     if a.is_cuda and not on_gpu.available():
         raise UnknownError("tensors on a GPU need CuPy, which the extras cuda12 and cuda13 install")
     if a.dtype is not b.dtype or (addend is not None and addend.dtype not in (a.dtype, out_dtype)):

@@ -295,7 +295,6 @@ def test_bad_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ["show"],
         ["show", ""],
         ["show", OPCODE, OPCODE],
-        ["shew"],
         ["list", "--colour"],
     ],
     ids=" ".join,
@@ -304,6 +303,12 @@ def test_bad_arguments(arguments: list[str], capsys: pytest.CaptureFixture[str])
     status, out, err = run(*arguments, capsys=capsys)
     assert (status, out, err.count("\n")) == (2, "", 1), err
     assert err.startswith("fastmma: ")
+
+
+@pytest.mark.parametrize(("given", "meant"), [("shew", "show"), ("studdy", "study"), ("gem", "gemm"), ("verfy", "verify")])
+def test_an_unknown_command_names_the_nearest(given: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(given, capsys=capsys) == (2, "", f"fastmma: there is no command {given!r}; did you mean {meant!r}?\n")
+    assert run("xyzzy", capsys=capsys)[2].startswith("fastmma: there is no command 'xyzzy'; there are list, show, ")
 
 
 def test_failed_run_leaves_the_output_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
