@@ -52,7 +52,7 @@ class _Overload(NamedTuple):
     out: str  # the argument where the result goes; empty where there is none
 
 
-@functools.cache
+@functools.lru_cache(4096)
 def _overload(func: Any) -> _Overload:
     schema, form = func._schema, form_of(func)
     out = "self" if form == IN_PLACE else next((each.name for each in schema.arguments if each.is_out), "")
