@@ -29,7 +29,8 @@ _X86 = {
     "load of bytes as words": r"vpmov[sz]x",
     "conversion": r"vcvt",
     "ternary logic": r"vptern",
-    "logic, sum or maximum of integers": r"vp|v(and|or|xor)|vblend",
+    "maximum of integers": r"vp(max|min)",
+    "logic or sum of integers": r"vp|v(and|or|xor)|vblend",
     "load": r"vmov",
 }
 _ARM = {
@@ -43,7 +44,7 @@ _ARM = {
     "shuffle across the register": r"zip|uzp|trn|ext|tbl|dup|ins|rev|mov",
     "conversion": r"[su]cvt|fcvt|frint",
     "load": r"ld|st",
-    "logic, sum or maximum of integers": r".",
+    "logic or sum of integers": r".",
 }
 
 
@@ -103,7 +104,8 @@ _AMD = {
     "load of bytes as words": "12",
     "conversion": "12",
     "ternary logic": "0123",
-    "logic, sum or maximum of integers": "0123",
+    "maximum of integers": "0123",
+    "logic or sum of integers": "0123",
     "load": "",
 }
 # 64 bytes take ports 0 and 1 together, or 5
@@ -122,7 +124,8 @@ _INTEL = {
     "load of bytes as words": "5",
     "conversion": "05",
     "ternary logic": "05",
-    "logic, sum or maximum of integers": "05",
+    "maximum of integers": "0",
+    "logic or sum of integers": "05",
     "load": "",
 }
 _NEOVERSE_V1 = {
@@ -136,15 +139,42 @@ _NEOVERSE_V1 = {
     "shuffle across the register": "0123",
     "conversion": "02",
     "load": "",
-    "logic, sum or maximum of integers": "0123",
+    "logic or sum of integers": "0123",
 }
-_LONGER = {"conversion": 4 / 3, "ternary logic": 5 / 4}
+_LONGER, _TWO_STEPS = {"conversion": 4 / 3, "ternary logic": 5 / 4}, {"conversion": 2.0}
 
 CORES = (
     Core("Zen 4", "AVX-512", _AMD, 2.0, True, 1.0, 2.0, 4, 4, "measured", (("AuthenticAMD", 25, range(0x10, 0xB0)),), _LONGER),
-    Core("Zen 5", "AVX-512", _AMD, 1.0, False, 2.0, 2.0, 4, 4, "pipes of Zen 4, whole registers", (("AuthenticAMD", 26, range(256)),)),
-    Core("Ice Lake", "AVX-512", _INTEL, 1.0, False, 2.0, 2.0, 4, 4, "published", (("GenuineIntel", 6, range(0x6A, 0x6D)),)),
-    Core("Sapphire Rapids", "AVX-512", _INTEL, 1.0, False, 2.0, 2.0, 6, 4, "published", (("GenuineIntel", 6, range(0x8F, 0xD0)),)),
+    Core(
+        "Zen 5",
+        "AVX-512",
+        _AMD,
+        1.0,
+        False,
+        2.0,
+        2.0,
+        6,
+        4,
+        "assumed: those of Zen 4, as wide as registers",
+        (("AuthenticAMD", 26, range(256)),),
+    ),
+    Core(
+        "Ice Lake",
+        "AVX-512",
+        _INTEL,
+        1.0,
+        False,
+        2.0,
+        2.0,
+        4,
+        4,
+        "those of Sapphire Rapids",
+        (("GenuineIntel", 6, range(0x6A, 0x6D)),),
+        _TWO_STEPS,
+    ),
+    Core(
+        "Sapphire Rapids", "AVX-512", _INTEL, 1.0, False, 2.0, 2.0, 6, 4, "measured", (("GenuineIntel", 6, range(0x8F, 0xD0)),), _TWO_STEPS
+    ),
     Core("Neoverse V1", "NEON", _NEOVERSE_V1, 1.0, False, 3.0, 3.0, 8, 4, "published"),
 )
 

@@ -75,7 +75,8 @@ KINDS = (
     Kind("load of bytes as words", "vpmovzxbd 64($0), {0}"),
     Kind("conversion", "vcvtps2pd {1}, {0}"),
     Kind("ternary logic", "vpternlogd $$248, {2}, {3}, {0}", "avx512f"),
-    Kind("logic, sum or maximum of integers", "vpmaxub {0}, {2}, {0}"),
+    Kind("maximum of integers", "vpmaxub {0}, {2}, {0}"),
+    Kind("logic or sum of integers", "vpaddd {0}, {2}, {0}"),
     Kind("load", "vmovaps 64($0), {0}"),
     Kind("sum with a broadcast from memory inside", "vpaddd 64($0){{1to16}}, {0}, {0}", "avx512f"),
 )
