@@ -64,7 +64,7 @@ def _check_options(kernels: bool, markdown: bool, route: bool, of_route: list[st
 
 
 @click.command()
-@click.option("--route", metavar="MxNxK", help="Say instead which kernel computes such a product.")
+@click.option("--route", metavar="MxNxK", help="Instead, say which kernel computes such a product.")
 @click.option("--type", "types", help="Of --route: the types of A and B; by default f16.")
 @click.option("--instruction", help="Of --route, in place of --type.")
 @click.option("--target", help="Of --route: the GPU; by default H100.")
@@ -80,7 +80,7 @@ def doctor(
     markdown: bool,
     as_json: bool,
 ) -> None:
-    """Print what this machine has: CPU path, cache, GPU, libraries, variables; and try one product. Attach it to a report of a fault."""
+    """Print what this machine has: CPU path, cache, GPU, libraries, variables; and try one product. Attach the output to a bug report."""
     of_route = [("--type", types), ("--instruction", instruction), ("--target", target)]
     _check_options(kernels, markdown, route is not None, [name for name, given in of_route if given is not None])
     if kernels:

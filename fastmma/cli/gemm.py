@@ -101,8 +101,8 @@ def _print(report: dict[str, Any]) -> None:
 
 @click.command()
 @click.argument("files", nargs=-1, type=parameters.PATH)
-@click.option("--random", "size", metavar="MxNxK", help="Random operands of this size in place of files.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the random numbers.")
+@click.option("--random", "size", metavar="MxNxK", help="Random operands of this size instead of files.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the random numbers.")
 @click.option("--distribution", default="normal", help="normal, uniform, positive, wide (exponents) or bits (any code).")
 @click.option("--type", "types", help="Format of A and B, such as f16 or e4m3,e5m2. Floats are rounded to it; raw bytes are viewed.")
 @parameters.accumulate
@@ -111,8 +111,8 @@ def _print(report: dict[str, Any]) -> None:
 @parameters.threads
 @parameters.plan
 @click.option("--promote-every", type=int, help="Add partial sums of that many k outside the tensor core.")
-@click.option("--split-k", type=int, default=1, help="Parts of k accumulated separately.")
-@click.option("--arithmetic", "own", default="", help="Changes of the target's, such as align_bits=20,rounding=rn.")
+@click.option("--split-k", type=int, default=1, help="Parts of k that are accumulated separately.")
+@click.option("--arithmetic", "own", default="", help="Changes of the target's arithmetic, such as align_bits=20,rounding=rn.")
 @click.option(
     "--backend", default="numba", help="numba, reference, cupy (the real tensor cores) or cupy-emulate (the emulator on any GPU)."
 )

@@ -67,7 +67,7 @@ def warm(
     jobs: int | None,
     as_json: bool,
 ) -> None:
-    """Compile the kernels of products, small and large, of tiles and of block-scaled arrays, and keep them for later processes."""
+    """Compile the kernels for products, single tiles and block-scaled arrays, and keep them for later processes."""
     from fastmma.kernels.llvm import disk_cache
 
     calls = ahead.calls([target_named(each) for each in dict.fromkeys(target or [parameters.TARGET])])

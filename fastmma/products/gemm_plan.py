@@ -46,7 +46,7 @@ class GemmPlan(LibraryPlan):
     split_unit : int
         What the length of a part is rounded up to a multiple of; 0 means the instruction's k.
     first_tile : int
-        Where K, or a part of it, is no multiple of this many k, what is left over comes first, and so its last instruction is a short one.
+        If K, or a part of it, is not a multiple of this many k, the remainder comes first, so the first tile ends with a short instruction.
         0: the last instruction of all is the short one.
     cast : bool
         Whether float16, float32 and float64 multiplicands are rounded to the instruction's formats first, to nearest even.
@@ -167,7 +167,7 @@ class GemmPlan(LibraryPlan):
         ins = self.operation.instruction
         opcode, arithmetic = super()._details()
         promotion = f"every {self.promote_every} k: total + partial, {ins.dtype}, from c"
-        first = f", what is left over of tiles of {self.first_tile} k first" if self.first_tile else ""
+        first = f", the remainder after tiles of {self.first_tile} k first" if self.first_tile else ""
         converted = ["convert to f32"] if ins.dtype == "s32" else []
         read = ins.atype == "tf32" and not self.cast
         truncated = "float32 bits of which the low 13 are not read; cuBLAS rounds to tf32 first, as cast=True does" if read else ""

@@ -81,7 +81,7 @@ def scaled_candidates() -> dict[str, str]:
         opcode = f"mma.{operation}.aligned.m{m}n{n}k{k}.row.col.kind::{kind}.block_scale{vector}.{d}.{a}.{b}.{c}" + f".{stype}" * bool(
             stype
         )
-        if (a, b) not in (("e2m1", "e2m1"), ("e4m3", "e4m3")) and not share(opcode, "") and opcode not in table():
+        if (a, b) not in (("e2m1", "e2m1"), ("e4m3", "e4m3")) and not share(opcode, "", 6) and opcode not in table():
             continue
         sparse = operation != "sync"
         width = 4 if "mxf4" in kind and a == "e2m1" else CONTAINER_BITS[a]
@@ -153,7 +153,7 @@ def wmma_move_candidates() -> dict[str, str]:
     for shape, fmt, layout, space, stride in itertools.product(WMMA_SHAPES, formats, ("row", "col"), SPACES, ("", ", %r500")):
         for operand in "abcd":
             opcode = f"wmma.{'store' if operand == 'd' else 'load'}.{operand}.sync.aligned.{layout}.{shape}{space}.{fmt}"
-            if stride and not share(opcode, "stride"):
+            if stride and not share(opcode, "stride", 6):
                 continue
             if operand in "ab":
                 count = wmma_multiplicand_registers(fmt, shape)[operand == "b"]
