@@ -14,6 +14,7 @@ from fastmma import study
 from fastmma.cli import main
 from fastmma.host.figures.style import save
 from fastmma.study.pictures.answer import draw_answer
+from tools import journeys
 
 
 def _random(path: Path) -> None:
@@ -58,6 +59,7 @@ PICTURES = {
     "pictures/step_h100.svg": _steps(np.float16, "H100"),
     "pictures/step_a100.svg": _steps(np.float16, "A100"),
     "pictures/step_fp8.svg": _steps(ml_dtypes.float8_e4m3fn, "H100"),
+    **{f"pictures/journey_{name}.svg": journeys.draw(name) for name in journeys.JOURNEYS},
     "pictures/promotion.svg": _promotion,
     "pictures/layout_mma.svg": _layout("mma.m16n8k16.f32.f16", "--operand", "all"),
     "pictures/layout_lane.svg": _layout("mma.m16n8k16.f32.f16", "--operand", "a", "--lane", "5"),

@@ -35,3 +35,7 @@ __all__ = [
     "read",
     "run",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -17,6 +17,7 @@ from fastmma.study.records import Record
 _ALIKE = 1.25  # errors within that factor of each other are told together
 _SMALL_SHARE = 0.1  # of the operands' rounding: sums that cost less do not matter
 _MOST_GROUPS = 6  # that a sentence names
+_MOST_NAMED = 3  # accumulators of a group
 
 
 def compares_formats(records: Sequence[Record]) -> bool:
@@ -82,7 +83,8 @@ def _accumulators(records: Sequence[Record]) -> str:
     plans: dict[str, list[str]] = {}
     for record in records:
         plans.setdefault(case_of(record).accumulator.removeprefix(record["target"]), []).append(record["target"])
-    return join_words([join_words(targets) + plan for plan, targets in plans.items()])
+    told = [join_words(targets) + plan for plan, targets in plans.items()]
+    return join_words(told if len(told) <= _MOST_NAMED else [*told[: _MOST_NAMED - 1], f"{len(told) - _MOST_NAMED + 1} others"])
 
 
 def _growth(record: Record, every: Sequence[Record]) -> str:

@@ -12,7 +12,7 @@ from fastmma.host.figures.zero import scale_of, set_scale
 from fastmma.study.answers import compares_formats, promotions
 from fastmma.study.groups import deepest, grouped
 from fastmma.study.layered import layered, series_names
-from fastmma.study.pictures.lines import ACCUMULATION, RELATIVE, Points, accumulation_against_depth, draw_lines
+from fastmma.study.pictures.lines import ACCUMULATION, RELATIVE, Points, accumulation_against_depth, draw_lines, error_against_align_bits
 from fastmma.study.records import Record
 
 _ROW, _AROUND = 0.2, 1.1  # inches
@@ -72,12 +72,12 @@ def _against_depth(records: Sequence[Record]) -> list[Any]:
     return accumulation_against_depth([record for record in records if record["format"] == first])
 
 
-_PICTURES: tuple[Callable[[Sequence[Record]], list[Any]], ...] = (_against_promotion, _against_depth, _dots)
+_PICTURES: tuple[Callable[[Sequence[Record]], list[Any]], ...] = (error_against_align_bits, _against_promotion, _against_depth, _dots)
 
 
 @in_style
 def draw_answer(records: Sequence[Record]) -> list[Any]:
-    """The first picture that has something to show: of formats, of promotion, of sums against K, of accumulators; none of layers."""
+    """Draw the first picture that has something to show, of formats or of sums; none of layers, which have pictures of their own."""
     if layered(records):
         return []
     drawings = (_dots,) if compares_formats(records) else _PICTURES
