@@ -168,7 +168,7 @@ def invariance(
     cut: str = "k",
     all_reduce: str = RING,
 ) -> Invariance:
-    """Tell for which numbers of rows a layer's results have the same bits, whatever its input and its weights.
+    """Find the numbers of rows for which a layer's results have the same bits, whatever its input and its weights.
 
     Parameters
     ----------

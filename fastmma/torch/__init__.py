@@ -55,3 +55,7 @@ __all__ = [
     "to_scaled",
     "to_torch",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
