@@ -83,6 +83,8 @@ def test_zeros_below_a_bound_are_a_gpus() -> None:
         ("rows of numbers", lambda x, i: torch.arange(0, 1, 0.1), "fma"),
         ("roots", lambda x, i: x.sqrt(), "square root"),
         ("complex numbers", lambda x, i: torch.complex(x, x) * 2, "complex"),
+        ("gradients of nextafter", lambda x, i: torch.nextafter(x.requires_grad_(), x), "no gradient"),
+        ("gradients of aminmax", lambda x, i: x.requires_grad_().aminmax(dim=0), "no gradient"),
         ("random integers", lambda x, i: torch.randint(9, (4,)), "draws"),
     ],
 )
