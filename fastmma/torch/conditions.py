@@ -27,6 +27,7 @@ _RANGE = "the integers do not hold all these numbers: a GPU then gives others th
 DRAWN = "a GPU draws other numbers"
 ORDER = "the order of equal elements is up to the machine"
 _UNDERIVED = "PyTorch 2.11, of which the GPU's bits are recorded, has no gradient of it"
+_NEGATIVE = "torch copies a view of negatives below autograd, where a gradient of it takes other steps than on a GPU"
 _E4M3 = "numbers above 464 become NaN in some versions of PyTorch, and 448 in others"
 
 
@@ -131,6 +132,11 @@ def largest(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
 def underived(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Say why an operator whose gradient is newer than the recordings is not neutral."""
     return _UNDERIVED if any(isinstance(each, Tensor) and each.requires_grad for each in args) else real(args, kwargs)
+
+
+def negated(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """Say why a view of negatives is not neutral."""
+    return _NEGATIVE if args[0].dtype in FLOATS else real(args, kwargs)
 
 
 def both_ends(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

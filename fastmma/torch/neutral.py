@@ -68,6 +68,7 @@ UNLESS: dict[str, Unless] = {
     **dict.fromkeys(("copy", "copy_"), conditions.copied),
     "aminmax": conditions.both_ends,
     "nextafter": conditions.underived,
+    "_neg_view": conditions.negated,
     "relu": conditions.real,
     "_amp_update_scale_": conditions.real,
     "clamp_max": conditions.cut_above,
