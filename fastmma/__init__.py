@@ -109,7 +109,13 @@ class _PublicModule(type(_sys)):  # type: ignore[misc]
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):  # `inspect` asks all modules for their files
             raise AttributeError(name)
-        return getattr(_import_apart(f"fastmma.{_MODULES[self.__name__.removeprefix('fastmma.')]}"), name)
+        return getattr(self._found(), name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._found())
+
+    def _found(self) -> object:
+        return _import_apart(f"fastmma.{_MODULES[self.__name__.removeprefix('fastmma.')]}")
 
 
 _sys.modules.update({f"fastmma.{name}": _PublicModule(f"fastmma.{name}") for name, module in _MODULES.items() if module != name})

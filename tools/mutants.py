@@ -116,6 +116,7 @@ MUTANTS = (
         "kernels/fused/reach.py",
         "fits = a.highest - a.lowest + b.highest - b.lowest <= room",
         "fits = a.highest - a.lowest + b.highest - b.lowest <= room + 40",
+        ("tests/kernels/test_reach.py",),
     ),
     Mutant("kernels/fused/reach.py", "return -(1 << (23 - min(p.align_bits, 23)))", "return -(1 << (23 - min(p.align_bits - 2, 23)))"),
     Mutant(
@@ -153,6 +154,18 @@ MUTANTS = (
         ("tests/kernels/test_promotion.py",),
     ),
     Mutant("kernels/sums/epilogue.py", "(bits + 0x7FFF + ((bits >> 16) & 1))", "(bits + 0x8000)", ("tests/kernels/test_epilogue.py",)),
+    Mutant(
+        "kernels/fused/window_lanes.py",
+        "bitcast(bitcast(start, np.int64) + negative, np.float64)",
+        "bitcast(bitcast(start, np.int64) + (negative >> negative), np.float64)",
+        ("tests/kernels/test_matrix_cores.py",),
+    ),
+    Mutant(
+        "kernels/fused/window_lanes.py",
+        "np.packbits((values < 0).reshape",
+        "np.packbits((values < -1).reshape",
+        ("tests/kernels/test_matrix_cores.py",),
+    ),
     Mutant(
         "kernels/scaled/group_panels.py",
         "if k < columns and alive[scale_codes[row, k // block]] != 0:",

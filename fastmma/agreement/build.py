@@ -49,9 +49,7 @@ def form_of(plan: Plan, cell: Cell) -> Node:
     for kind, build in _BUILDERS.items():
         if isinstance(plan, kind):
             return build(plan, cell)
-    raise OperandError(
-        f"same_bits: plans of type {type(plan).__name__} have no form; it takes plans of gemm, mma, scaled_matmul and cublas"
-    )
+    raise OperandError(f"same_bits takes plans of gemm, mma, scaled_matmul and cublas, not {type(plan).__name__}")
 
 
 def _of_mma(plan: MmaPlan, cell: Cell) -> Node:

@@ -151,7 +151,7 @@ def invariance(
     bias: bool = False,
     least_rate: float = LEAST_RATE,
 ) -> Invariance:
-    """Tell for which numbers of rows a layer's results have the same bits, whatever its input and its weights.
+    """Find the numbers of rows for which a layer's results have the same bits, whatever its input and its weights.
 
     Parameters
     ----------

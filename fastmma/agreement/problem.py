@@ -66,7 +66,7 @@ def problem_of(plan: Plan, starts_from_c: bool) -> Problem:
         taken = frozenset(name for name in _taken(plan.epilogue) if not name.startswith("scale"))
         return Problem(scheme_of(first).element, scheme_of(second).element, plan.out, taken, scales=f"{first} and {second}")
     if not isinstance(plan, GemmPlan):
-        raise OperandError(f"same_bits: plans of type {type(plan).__name__} have no form; it takes plans of gemm, mma and scaled_matmul")
+        raise OperandError(f"same_bits takes plans of gemm, mma and scaled_matmul, not {type(plan).__name__}")
     start = ins.ctype if starts_from_c and not plan.adds_c else ""
     return Problem(a, b, plan.out or ins.dtype, frozenset(_taken(plan.epilogue)), sparse, scales, start)
 
@@ -76,7 +76,7 @@ def check_same(first: Problem, second: Problem) -> None:
     for each in fields(Problem):
         one, other = (_said(getattr(problem, each.name)) for problem in (first, second))
         if one != other:
-            raise OperandError(f"same_bits: the plans are not of one problem: {each.name} is {one} for p and {other} for q")
+            raise OperandError(f"same_bits: p and q must multiply the same operands, but {each.name} is {one} for p and {other} for q")
 
 
 def _said(value: Any) -> str:

@@ -68,7 +68,7 @@ def _promotion(plan: Plan) -> str:
 
 def _first_tile(plan: Plan) -> str:
     tile = getattr(plan, "first_tile", 0)
-    return f"what is left over of {tile} k first" if tile else "what is left over last"
+    return f"the remainder after tiles of {tile} k first" if tile else "the remainder last"
 
 
 def _ends(plan: Plan) -> str:

@@ -43,9 +43,9 @@ def same_bits(
 ) -> Verdict:
     """Decide whether two plans of a problem have the same bits, whatever the operands.
 
-    Both are brought to a normal form: the operations of an element's sum, without what cannot show. Where the normal forms are one, the
-    plans are equal by proof. Where they are not, operands are searched on which the plans differ; these are made small, and computed by
-    both plans.
+    Each plan is brought to a normal form: the operations of an element's sum, without those that cannot affect a bit. If the normal forms
+    are the same, the plans are equal by proof. If not, operands are searched on which the plans differ; these are made small, and both
+    plans compute them.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def same_bits(
     c : bool
         Whether sums start from a c that is given, where no step of the epilogue takes it; those of one instruction always do.
     budget : int
-        How many elements are computed in search of a difference, at most.
+        The largest number of elements to compute in search of a difference.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def _depth(p: Plan, q: Plan, problem: Problem, k: int | None) -> int | None:
         if isinstance(parts, tuple):
             wanted.add(parts[-1][1])
     if len(wanted) > 1:
-        raise OperandError(f"same_bits: the plans, or k, are for K = {' and '.join(str(each) for each in sorted(wanted))}")
+        raise OperandError(f"same_bits: the plans (and k) must have one K, but K = {' and '.join(str(each) for each in sorted(wanted))}")
     found = next(iter(wanted), None)
     chunk = PATTERNS[problem.sparse.split()[0]].chunk if problem.sparse else 1
     if found is not None and found % chunk:

@@ -58,6 +58,7 @@ QUANTITIES: dict[str, Callable[[Problem, int], int]] = {
     "results across": lambda problem, _: _across(problem),
     "codes in place": lambda problem, _: _across(problem) * problem.extents.depth,
     "bytes of a code in place": lambda problem, _: in_place_bytes(problem),
+    "parts of k": lambda problem, _: problem.parts,
     "c": lambda problem, _: int(problem.starts),
     "epilogues": lambda problem, _: int(problem.finished),
     "k of a sum": lambda problem, _: problem.promoted,

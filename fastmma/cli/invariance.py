@@ -71,7 +71,7 @@ def invariance(
 @click.argument("gpu", required=False)
 @click.argument("other", required=False)
 @click.option("--model", type=parameters.PATH, help="A folder with a model's config or tensors, whose linear layers are compared.")
-@click.option("--layer", multiple=True, help="A layer as NxK, outputs by inputs; repeat it.")
+@click.option("--layer", multiple=True, help="A layer as NxK, outputs by inputs; may be given several times.")
 @_types
 @click.option("--rows", default="1-128,192-4096:64", help=_ROWS)
 @_layout

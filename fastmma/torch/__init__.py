@@ -53,3 +53,7 @@ __all__ = [
     "to_scaled",
     "to_torch",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

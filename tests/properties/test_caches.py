@@ -39,6 +39,7 @@ REVIEWED = {
     "host/threads.py: self.busy": "of one call",
     "kernels/functions/expression.py: self.lines": "of one formula",
     "kernels/functions/expression.py: self.calls": "of one formula",
+    "kernels/fma/fixed.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/fused/fixed.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/integer/words.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/llvm/emit.py: _pointers": "LLVM types of numbers, and vectors of a power of two of them",
