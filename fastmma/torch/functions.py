@@ -98,25 +98,31 @@ def _in_one_format(formula: Formula, tensors: list[Tensor], dtype: torch.dtype) 
     return formula._replace(operands=tuple(operands))
 
 
-def _is_dense(tensor: Tensor) -> bool:
-    return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
+# of one, two and three operands: torch's functions that make a result as all functions of each element do
+_LAYOUTS: tuple[Callable[..., Tensor], ...] = (torch.neg, torch.add, torch.addcmul)
+
+
+def _order(operands: tuple[Tensor, ...], shape: tuple[int, ...]) -> list[int] | None:
+    """List the dimensions of a result from the slowest one on, as torch lays it out in memory; None where it is contiguous."""
+    if len(operands) > len(_LAYOUTS) or all(each.is_contiguous() for each in operands):
+        return None
+    shapes = (torch.empty_strided(each.shape, each.stride(), device="meta") for each in operands)
+    strides = _LAYOUTS[len(operands) - 1](*shapes).stride()
+    return sorted(range(len(shape)), key=lambda dim: (-strides[dim], dim))
 
 
 def _computed(formula: Formula, dtype: torch.dtype, threads: int | None) -> Tensor:
-    """Compute a formula; a result lies in memory as its first operand does."""
-    first = formula.operands[0]
-    shapes = {each.shape for each in formula.operands}
-    alike = len(shapes) == 1 and all(each.stride() == first.stride() for each in formula.operands)
-    if alike and first.dim() > 1 and not first.is_contiguous() and _is_dense(first):
-        order = sorted(range(first.dim()), key=lambda dim: (-first.stride(dim), dim))
-        turned = formula._replace(operands=tuple(each.permute(order) for each in formula.operands))
-        back = [order.index(dim) for dim in range(first.dim())]
-        return _computed(turned, dtype, threads).permute(back)
-    shape = first.shape if len(shapes) == 1 else np.broadcast_shapes(*shapes)  # torch's own takes as long as a small function
-    result = torch.empty(shape, dtype=dtype)
-    arrays = [to_numpy(each) for each in formula.operands]
+    """Compute a formula."""
+    operands = formula.operands
+    shapes = {each.shape for each in operands}
+    shape = operands[0].shape if len(shapes) == 1 else np.broadcast_shapes(*shapes)  # torch's own takes as long as a small function
+    order = _order(operands, shape)
+    if order is not None:
+        operands = tuple(each.expand(shape).permute(order) if each.dim() else each for each in operands)
+    result = torch.empty(shape if order is None else [shape[dim] for dim in order], dtype=dtype)
+    arrays = [to_numpy(each) for each in operands]
     kernels.functions.apply.apply(formula.name, *arrays, parameters=formula.parameters, out=as_numpy(result), threads=threads)
-    return result
+    return result if order is None else result.permute([order.index(dim) for dim in range(len(shape))])
 
 
 def _reduced(name: str, given: dict[str, Any], tensors: list[Tensor], threads: int | None) -> Any:
