@@ -198,7 +198,7 @@ ROUTES = (
     Route("portable", "products", "fused/portable.py", "", _FUSED, False, holds.ENVELOPE, fallback="", cost=170),
     Route("general in a window", "products", "general/window.py", "", _BOTH, None, holds.WINDOW, fallback="", cost=760),
     Route("general", "products", "general/digits.py", "", _BOTH, None, holds.GENERAL, fallback="", cost=1100),
-    Route("windows in lanes", "products", "fused/window_lanes.py", "WINDOWS", _FUSED, False, holds.WINDOW_LANES, _LARGE, cost=190),
+    Route("steps in lanes", "products", "fused/window_lanes.py", "WINDOWS", _FUSED, False, holds.STEP_LANES, _LARGE, cost=110),
     Route("windows", "products", "fused/windows.py", "", _FUSED, False, holds.WINDOWS, fallback="", cost=740),
     Route("exact sums", "products", "fused/exact.py", "", _FUSED, False, holds.EXACT_SUMS, fallback="", cost=1000),
     Route("trees", "products", "fma/trees.py", "", ("f32-tree",), False, holds.ALL, fallback="", cost=120),

@@ -262,7 +262,7 @@ RUNS: dict[str, Kernel] = {
     "portable": portable,
     "general in a window": partial(general, window=True),
     "general": general,
-    "windows in lanes": cdna.windows_in_lanes,
+    "steps in lanes": cdna.steps_in_lanes,
     "windows": _whole(cdna.windows),
     "exact sums": _whole(cdna.exact),
     "trees": _whole(cdna.trees),

@@ -61,7 +61,7 @@ ENTRIES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (int8, "tiles", ("tiles of bytes",)),
     (b1, "gemm", ("bits",)),
     (b1, "tiles", ("tiles of bits",)),
-    (window_lanes, "reaches", ("windows in lanes",)),
+    (window_lanes, "reaches", ("steps in lanes",)),
     (windows, "multiply", ("windows",)),
     (exact, "multiply", ("exact sums",)),
     (trees, "multiply", ("trees",)),
