@@ -19,6 +19,8 @@ from fastmma.numerics.arithmetic import Arithmetic
 if TYPE_CHECKING:
     from fastmma.kernels.fused.window_panels import Steps
 
+Floats = NDArray[np.float32]
+
 
 @lru_cache(1024)
 def lane_steps(operation: Operation) -> Steps | None:
@@ -92,14 +94,32 @@ def _without_subnormals(values: NDArray[np.float32], smallest: float) -> NDArray
     return values
 
 
+def _tree_operands(
+    operation: Operation, one: Operands, shape: tuple[int, ...]
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    """A, B and c of one product, without subnormals."""
+    formats = operation.instruction.formats
+    x, y = (_without_subnormals(_values(codes, fmt, np.float32), 2.0**fmt.emin) for codes, fmt in ((one.a, formats.a), (one.b, formats.b)))
+    return x, y, np.zeros(shape, np.float32) if one.c is None else _without_subnormals(one.c.view(np.float32).copy(), 2.0**-126)
+
+
 def trees(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     """Compute "f32-tree"."""
     from fastmma.kernels.fma import trees as compiled
 
-    formats = operation.instruction.formats
     for one, out in each(whole_k(operation.instruction, operands), d.view(np.float32)):
-        x, y = (
-            _without_subnormals(_values(codes, fmt, np.float32), 2.0**fmt.emin) for codes, fmt in ((one.a, formats.a), (one.b, formats.b))
-        )
-        c = np.zeros(out.shape, np.float32) if one.c is None else _without_subnormals(one.c.view(np.float32).copy(), 2.0**-126)
-        compiled.multiply(operation.arithmetic.terms, x, y, c, out, threads)
+        compiled.multiply(operation.arithmetic.terms, *_tree_operands(operation, one, out.shape), out, threads)
+
+
+def tree_panels(problem: Problem, operands: Operands, d: Codes, threads: int) -> Fallbacks:
+    """Compute "f32-tree" of large products, but for those with sums that may be subnormal."""
+    from fastmma.kernels.fma import trees as compiled
+
+    operation, fallbacks, every = problem.operation, list[Fallback](), slice(None)
+    for index, (one, out) in enumerate(each(whole_k(operation.instruction, operands), d.view(np.float32))):
+        x, y, c = _tree_operands(operation, one, out.shape)
+        if compiled.reaches(x, y):
+            compiled.by_panels(operation.arithmetic.terms, x, y, c, out, threads)
+        else:
+            fallbacks.append(Fallback(slice(index, index + 1), every, every))
+    return fallbacks

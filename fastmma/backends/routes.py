@@ -201,6 +201,7 @@ ROUTES = (
     Route("steps in lanes", "products", "fused/window_lanes.py", "WINDOWS", _FUSED, False, holds.STEP_LANES, _LARGE, cost=110),
     Route("windows", "products", "fused/windows.py", "", _FUSED, False, holds.WINDOWS, fallback="", cost=740),
     Route("exact sums", "products", "fused/exact.py", "", _FUSED, False, holds.EXACT_SUMS, fallback="", cost=1000),
+    Route("tree panels", "products", "fma/chains.py", "CHAINS", ("f32-tree",), False, holds.ALL, _LARGE, cost=40),
     Route("trees", "products", "fma/trees.py", "", ("f32-tree",), False, holds.ALL, fallback="", cost=120),
     Route("f64 panels", "products", "fma/chains.py", "CHAINS", ("f64-fma",), False, holds.NEAREST, _LARGE, fallback="", cost=43),
     Route("f64 tiles", "products", "fma/f64.py", "", ("f64-fma",), False, holds.ALL, _SINGLE, fallback="", cost=300),

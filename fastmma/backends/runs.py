@@ -265,6 +265,7 @@ RUNS: dict[str, Kernel] = {
     "steps in lanes": cdna.steps_in_lanes,
     "windows": _whole(cdna.windows),
     "exact sums": _whole(cdna.exact),
+    "tree panels": cdna.tree_panels,
     "trees": _whole(cdna.trees),
     "f64 panels": _whole(fma.f64_panels),
     "f64 tiles": _whole(fma.f64_tiles),

@@ -64,6 +64,7 @@ ENTRIES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (window_lanes, "reaches", ("steps in lanes",)),
     (windows, "multiply", ("windows",)),
     (exact, "multiply", ("exact sums",)),
+    (trees, "reaches", ("tree panels",)),
     (trees, "multiply", ("trees",)),
     (general, "run_macro_tile", ("general", "general in a window")),  # by its seventh argument
 )

@@ -2,7 +2,8 @@
 
 In a window B is packed as b (1 + 2**-30). A sum starts at 1.5 * 2**52 units, plus the number of negative products, and every fma rounds
 toward zero, which floors the product: docs/kernels.md says why. Then c and the sum are added to such a start of the second window, rounded
-down. An exact step is taken twice, rounded down and up. Where both ends are one float32, it is the result; else another kernel does the row.
+down. An exact step is taken twice, rounded down and up. Where both ends make one float32, it is the result; else another kernel does the
+row.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _start(words: Any, number: int) -> Any:
 
 @inner
 def _counted(start: Any, counts: Any, number: int) -> Any:
-    """The same with the number of negative products."""
+    """A start with the number of negative products."""
     count = (counts >> splat(np.int64(_WORD * number), LANES)) & splat(np.int64(_COUNT), LANES)
     return bitcast(bitcast(start, np.int64) | count, np.float64)
 
@@ -211,7 +212,8 @@ def _exact_row(how: Any, x: Any, y: Any, c: int, steps: int) -> Any:
 def _addresses(lines: Any, line: int, k: int, window: int) -> Any:
     """The addresses of a line, or panel, from a k on."""
     values, exponents, signs = lines.values[line, k:], lines.exponents[line, k:], lines.signs[line, window:]
-    return Addresses(np.intp(values.ctypes.data), np.intp(exponents.ctypes.data), np.intp(signs.ctypes.data))
+    places: Any = np.intp(values.ctypes.data), np.intp(exponents.ctypes.data), np.intp(signs.ctypes.data)
+    return Addresses(*places)
 
 
 @inner
@@ -253,7 +255,7 @@ def multiply(how: Steps, x: Packed, y: Packed, c: NDArray[np.float32] | None, ou
     They are those with infinities or NaNs in x, in c or among results, and those with an exact sum that is not known.
     """
     rows = len(out)
-    left = x.highest[:rows] == SPECIAL
+    left: NDArray[np.bool_] = x.highest[:rows] == SPECIAL
     c = np.zeros(out.shape, np.float32) if c is None else c
     parallel_for(lambda first, last, _: _run(how, x, y, c, out, left, first, last), rows, threads, _ROWS)
     return left

@@ -1,7 +1,7 @@
 """Packing for `fastmma.kernels.fused.window_lanes`: values, exponents and signs of A's rows, and of panels of 32 columns of B.
 
-A zero of a window is packed as a tiny positive value. Infinities and NaNs are packed as zeros, and another kernel does their lines. Where products of even and odd k
-are summed apart, those of even k come first in each step.
+A zero of a window is packed as a tiny positive value. Infinities and NaNs are packed as zeros, and another kernel does their lines. Where
+products of even and odd k are summed apart, those of even k come first in each step.
 """
 
 from __future__ import annotations

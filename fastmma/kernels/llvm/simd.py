@@ -327,13 +327,13 @@ def fma_toward_zero(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
 
 @intrinsic
 def fma_down(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
-    """The same, rounded down."""
+    """``a * b + c`` rounded once, down: on CPUs with avx512f."""
     return _rounded_operation("vfmadd", _DOWN, (a, b, c))
 
 
 @intrinsic
 def fma_up(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
-    """The same, rounded up."""
+    """``a * b + c`` rounded once, up: on CPUs with avx512f."""
     return _rounded_operation("vfmadd", _UP, (a, b, c))
 
 
@@ -345,7 +345,7 @@ def add_down(typingctx: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def add_up(typingctx: Any, a: Any, b: Any) -> Any:
-    """The same, rounded up."""
+    """``a + b`` rounded up: 8 lanes of float64 on CPUs with avx512f."""
     return _rounded_operation("add", _UP, (a, b))
 
 
