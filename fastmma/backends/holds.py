@@ -186,6 +186,7 @@ def _unknown(problem: Problem) -> bool:
 BLOCKS = Holds("1 <= K <= 4096, steps that fill units of 8 to 64 k, sums exact in float lanes", _in_blocks)
 FORM = Holds("f32 sums of a GPU's arithmetic, in blocks", _of_form)
 BYTES = Holds("8-bit integers with adjacent rows or columns, sums that wrap", _bytes_of_form)
+STEPS_OF_ONE = Holds("one k an instruction", lambda problem: problem.operation.instruction.k == 1)
 REGISTERS = Holds("dense, of whole blocks, C and D as sums are kept", _in_registers)
 SPARSE = Holds("f32 sums of at least 16 products a step, which lose no bits at a step's start", _sparse)
 IN_PLACE = Holds("codes as they are multiplied, rows or columns of B adjacent, sums exact in float lanes", _in_place)

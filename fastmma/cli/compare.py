@@ -62,7 +62,9 @@ def compare(
     size = parse_tile(tile)
     if against is None:
         if len(files) != 2:
-            raise OperandError(f"give two files with results, or operands and --against GPU, FILE or CHOICES; not {len(files)} without it")
+            raise OperandError(
+                f"without --against, give two files with results, not {len(files)}; --against names what a product is compared with"
+            )
         d, other = (_result(path, types) for path in files)
     else:
         target, choice = target_named(target), (instruction, types, dtype)

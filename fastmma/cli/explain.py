@@ -51,10 +51,10 @@ _SHOWN: dict[str, Callable[[Explanation, Range], str]] = {
 
 @click.command(epilog=EXAMPLES)
 @click.argument("files", nargs=-1, type=parameters.PATH)
-@click.option("--row", type=click.IntRange(min=0), default=0, help="Of the element of D.")
-@click.option("--col", type=click.IntRange(min=0), default=0, help="Of the element of D.")
+@click.option("--row", type=click.IntRange(min=0), default=0, help="Row of the element of D.")
+@click.option("--col", type=click.IntRange(min=0), default=0, help="Column of the element of D.")
 @parameters.target
-@click.option("--against", help="Another GPU, or other choices as in --plan, to stand beside it.")
+@click.option("--against", help="What to compare with: another GPU, or other choices as in --plan.")
 @click.option("--type", "types", help="Format of A and B in files, such as f16 or e4m3,e5m2.")
 @parameters.accumulate
 @parameters.instruction

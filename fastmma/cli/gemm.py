@@ -101,8 +101,8 @@ def _print(report: dict[str, Any]) -> None:
 
 @click.command()
 @click.argument("files", nargs=-1, type=parameters.PATH)
-@click.option("--random", "size", metavar="MxNxK", help="Random operands of this size in place of files.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the random numbers.")
+@click.option("--random", "size", metavar="MxNxK", help="Random operands of this size instead of files.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the random numbers.")
 @click.option("--distribution", default="normal", help="normal, uniform, positive, wide (exponents) or bits (any code).")
 @click.option("--type", "types", help="Format of A and B, such as f16 or e4m3,e5m2. Floats are rounded to it; raw bytes are viewed.")
 @parameters.accumulate
@@ -111,8 +111,8 @@ def _print(report: dict[str, Any]) -> None:
 @parameters.threads
 @parameters.plan
 @click.option("--promote-every", type=int, help="Add partial sums of that many k outside the tensor core.")
-@click.option("--split-k", type=int, default=1, help="Parts of k accumulated separately.")
-@click.option("--arithmetic", "own", default="", help="Changes of the target's, such as align_bits=20,rounding=rn.")
+@click.option("--split-k", type=int, default=1, help="Parts of k that are accumulated separately.")
+@click.option("--arithmetic", "own", default="", help="Changes of the target's arithmetic, such as align_bits=20,rounding=rn.")
 @click.option(
     "--backend", default="numba", help="numba, reference, cupy (the real tensor cores) or cupy-emulate (the emulator on any GPU)."
 )
@@ -159,7 +159,7 @@ def gemm(
     options: dict[str, Any] = {"instruction": ins, "target": target, "promote_every": promote_every, "split_k": split_k}
     chosen = {} if plan is None else choices_of(plan)
     if compare and not _OTHER_PRODUCT.isdisjoint(chosen):
-        raise OperandError(f"with {', '.join(sorted(_OTHER_PRODUCT & chosen.keys()))} the result is not a @ b + c: give --no-compare")
+        raise OperandError(f"with {', '.join(sorted(_OTHER_PRODUCT & chosen.keys()))} the result differs from a @ b + c: give --no-compare")
     planned = gemm_plan(a, b, c, **{**options, "arithmetic": changed_row, **chosen})
     options = {"plan": planned, "threads": count, "backend": backend}
     options |= {name: chosen[name] for name in ("alpha", "beta") if name in chosen}

@@ -45,7 +45,7 @@ def _row(match: Match) -> dict[str, object]:
 @click.option("--beta", type=float, default=1.0, help="Factor of c.")
 @click.option("--type", "types", help="Format of A and B, such as bf16 or e4m3,e5m2, where files hold raw bytes.")
 @click.option("--result", help="Format of D, C and the bias, where files hold raw bytes.")
-@click.option("--target", multiple=True, help="A GPU that comes into question; by default one of each kind. Repeat it.")
+@click.option("--target", multiple=True, help="A GPU to try; by default one of each kind. May be given several times.")
 @click.option("--most", type=click.IntRange(min=1), default=3, help="Plans to print.")
 @parameters.as_json
 def identify(

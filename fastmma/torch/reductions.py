@@ -26,7 +26,7 @@ Row = Callable[[Arguments], Any]
 
 def _check_memory(tensor: Tensor, what: str) -> None:
     if not tensor.numel() or tensor.is_neg():
-        raise NotEmulatedError(f"{what} of no elements, or of a view of negatives, are torch's")
+        raise NotEmulatedError(f"torch computes {what} of empty tensors and of negated views itself")
 
 
 def as_gpu_array(tensor: Tensor) -> NDArray[Any]:

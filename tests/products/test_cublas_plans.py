@@ -282,7 +282,7 @@ def test_dealt_parts_are_those_of_k_in_another_order() -> None:
     assert "3 parts, to which tiles of 8 k are dealt in turn" in str(dealt)
     with pytest.raises(fastmma.OperandError, match="is for parts to which tiles of k are dealt"):
         fastmma.GemmPlan("sm_90a", "fma.rn.f32", split_k=3, join="second half")
-    with pytest.raises(fastmma.OperandError, match="are dealt to a number of parts"):
+    with pytest.raises(fastmma.OperandError, match="dealt needs a number of parts"):
         fastmma.GemmPlan("sm_90a", "fma.rn.f32", split_k=((0, 8), (8, 16)), dealt=8)
 
 

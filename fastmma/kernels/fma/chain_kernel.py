@@ -68,7 +68,7 @@ def config_on(tile: ChainTile, bits: int, links: int = 0, half: bool = False, jo
     return FmaConfig(bits, links, half, joined, tile.vector_bytes, rows, vectors)
 
 
-class _TileEmitter(Emitter):
+class TileEmitter(Emitter):
     """Emission of a tile of sums."""
 
     def __init__(self, chain: FmaConfig, builder: ir.IRBuilder) -> None:
@@ -121,7 +121,7 @@ class _TileEmitter(Emitter):
 def _emit(chain: FmaConfig, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
     """Blocks of rows of A, [k][row] each, times panels of B, [k][column] each: added to sums, [panel][block][row][column]."""
     a, b, sums, blocks, fours, stride, panels, panel_b, panel_sums = arguments
-    tile = _TileEmitter(chain, builder)
+    tile = TileEmitter(chain, builder)
     row_bytes = chain.columns * tile.size
     totals = Variables(builder, [[tile.kind] * chain.vectors] * chain.rows)
     with for_range(builder, panels) as panel, for_range(builder, blocks) as block:
