@@ -24,9 +24,9 @@ def _is_command() -> bool:
 
 
 if not _is_command():
-    import concurrent.futures.thread as _  # noqa: F401 - Numba may need it, and after main has ended it cannot be imported
+    from fastmma.host import modules as _modules  # a signal handler that comes amid the first call finds it whole
 
-    from fastmma.host import modules as _modules  # noqa: F401 - a signal handler that comes amid the first call finds it whole
+    _modules.import_at_end()
 
 # the module of each public name: it is imported when the name is first used, so that `import fastmma` takes no time
 _NAMES_OF_MODULES = {

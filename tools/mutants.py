@@ -204,6 +204,12 @@ MUTANTS = (
         ("tests/products/test_cublas_plans.py",),
     ),
     Mutant(
+        "products/cublas/tile_order.py",
+        "-(-(product.k // choice.parts) // unit)",
+        "-(product.k // -choice.parts // unit)",
+        ("tests/products/test_cublas_plans.py",),
+    ),
+    Mutant(
         "agreement/simplify.py",
         "if taken is not None and rule.is_exact and after.most is not None",
         "if taken is not None and after.most is not None",

@@ -49,7 +49,6 @@ QUANTITIES: dict[str, Callable[[Problem, int], int]] = {
     "stored work": lambda problem, _: problem.extents.work // 2,
     "work of all": lambda problem, _: problem.extents.work * problem.extents.products,
     "results of all": lambda problem, _: problem.extents.rows * problem.extents.columns * problem.extents.products,
-    "codes of the larger operand": lambda problem, _: max(problem.extents.rows, problem.extents.columns) * problem.extents.depth,
     "codes of a panel": lambda problem, _: max(problem.extents.rows, 256) * problem.extents.depth,
     "instructions": lambda problem, _: -(-problem.extents.depth // problem.operation.instruction.k),
     "bytes of a code of B": lambda problem, _: problem.operation.instruction.formats.b.code_dtype.itemsize,

@@ -86,8 +86,7 @@ ROUTES = (
         (
             # one thread is done with these before others would have begun
             {**_WHOLE_K, "work of all": (1, 1 << 19), "results of all": (1, 1 << 16), "products": (0, 1 << 10)},
-            {**_WHOLE_K, **_FEW, "work of all": (1, 1 << 21)},
-            {**_WHOLE_K, **_FEW, "products": (1, 1), "codes of the larger operand": (1, 1 << 16)},
+            {**_WHOLE_K, "threads": (1, 1), "work of all": (1, 1 << 25), "results of all": (1, 1 << 17), "products": (0, 1 << 10)},
         ),
         cost=66,
     ),

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from fastmma.agreement.gpus import compare_gpus
-from fastmma.agreement.invariance import LAYOUTS, LEAST_RATE, PRESETS
 from fastmma.agreement.invariance import invariance as find
+from fastmma.agreement.layer import CUTS, LAYOUTS, LEAST_RATE, PRESETS
+from fastmma.agreement.ranks import ALL_REDUCES, RING
 from fastmma.agreement.table import plans_of, reasons_of, rows_of, verdicts
 from fastmma.cli import parameters
 from fastmma.cli.inputs import parse_size
@@ -40,6 +41,10 @@ _ROWS = "Numbers of rows: single ones, ranges, and ranges with a step, such as 1
 @_preset
 @_bias
 @_least_rate
+@click.option("--stack", type=click.IntRange(min=1), default=1, help="Products of a call, as of torch.bmm.")
+@click.option("--ranks", type=click.IntRange(min=1), default=1, help="GPUs that share the product.")
+@click.option("--cut", default="k", help=f"What ranks share: {', '.join(CUTS)}.")
+@click.option("--all-reduce", default=RING, help=f"How ranks that share k add their results: {', '.join(ALL_REDUCES)}.")
 @parameters.as_json
 def invariance(
     n: int,
@@ -51,6 +56,10 @@ def invariance(
     preset: str,
     bias: bool,
     least_rate: float,
+    stack: int,
+    ranks: int,
+    cut: str,
+    all_reduce: str,
     as_json: bool,
 ) -> None:
     """Tell which numbers of rows of a layer share their bits; the exit status is 1 if some differ, and 3 if some are not known.
@@ -58,6 +67,7 @@ def invariance(
     N is the columns of the result (outputs of a layer), K the length of the sums (its inputs).
     """
     options = {"dtype": types, "layout": layout, "preset": preset, "bias": bias, "least_rate": least_rate}
+    options |= {"stack": stack, "ranks": ranks, "cut": cut, "all_reduce": all_reduce}
     found = find(n, k, target=target, rows=_rows(rows), **options)  # type: ignore[arg-type]
     if as_json:
         groups = [[[each.start, each.stop] for each in group] for group in found.groups]

@@ -189,9 +189,8 @@ def multiply(
     dtype = np.float32 if config.single else np.float64
 
     macro_tiles = cut(rows, columns, (config.rows, config.panel), threads, CHUNK_ROWS, MACRO_TILES_PER_THREAD)
-    padded_rows = -(-rows // config.rows) * config.rows
     slab_depth = _slab_depth(config, depth, promotion)
-    held_rows = padded_rows + ahead(config)
+    held_rows = -(-rows // config.rows) * config.rows + ahead(config)
     held = held_rows * -(-depth // slab_depth) * slab_depth
     beside = 0 if config.sparse else held
     storage = AlignedMemory(held * config.left_bytes, beside * 4, beside // min(config.terms, 8) * 4)
@@ -237,11 +236,12 @@ def multiply(
 
     def compute(macro_tile: MacroTile, work: AlignedMemory) -> None:
         lines = slice(macro_tile.row, macro_tile.last_row)
+        high = -(-(macro_tile.last_row - macro_tile.row) // config.rows) * config.rows
         run_macro_tile(
             shape,
             kernel,
             config.terms,
-            Extent(macro_tile.row, min(macro_tile.row + macro_tiles.height, padded_rows), macro_tile.column, columns, depth),
+            Extent(macro_tile.row, macro_tile.row + high, macro_tile.column, columns, depth),
             promoting,
             packed,
             smallest_a[lines],
