@@ -14,7 +14,6 @@ from fastmma.agreement.layer import CUTS, LAYOUTS, LEAST_RATE, PRESETS
 from fastmma.agreement.ranks import ALL_REDUCES, RING
 from fastmma.agreement.table import plans_of, reasons_of, rows_of, verdicts
 from fastmma.cli import parameters
-from fastmma.cli.inputs import parse_size
 from fastmma.cli.table import print_json, print_markdown, print_text
 from fastmma.host.errors import OperandError
 from fastmma.verification.cublas_requests import read_rows
@@ -157,10 +156,17 @@ def _rows(text: str) -> list[int]:
     return found
 
 
+def _layer(text: str) -> tuple[int, int]:
+    n, _, k = text.partition("x")
+    if not (n.isdecimal() and k.isdecimal() and int(n) and int(k)):
+        raise OperandError(f"--layer takes outputs by inputs, such as 4096x14336, not {text!r}")
+    return int(n), int(k)
+
+
 def _layers(model: Path | None, named: Sequence[str]) -> list[tuple[int, int]]:
     from fastmma.study.linear_layers import linear_layers
 
-    found = [parse_size(f"1x{text}", "--layer")[1:] for text in named]
+    found = [_layer(text) for text in named]
     found += [] if model is None else linear_layers(model)
     if not found:
         raise OperandError("agree needs --model or --layer")
