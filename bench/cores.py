@@ -166,7 +166,7 @@ CORES = (
         False,
         2.0,
         2.0,
-        4,
+        5,
         4,
         "those of Sapphire Rapids",
         (("GenuineIntel", 6, range(0x6A, 0x6D)),),
