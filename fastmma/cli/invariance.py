@@ -14,7 +14,7 @@ from fastmma.agreement.layer import CUTS, LAYOUTS, LEAST_RATE, PRESETS
 from fastmma.agreement.ranks import ALL_REDUCES, RING
 from fastmma.agreement.table import plans_of, reasons_of, rows_of, verdicts
 from fastmma.cli import parameters
-from fastmma.cli.table import print_json, print_markdown
+from fastmma.cli.table import print_json, print_markdown, print_text
 from fastmma.host.errors import OperandError
 from fastmma.verification.cublas_requests import read_rows
 
@@ -72,7 +72,7 @@ def invariance(
         groups = [[[each.start, each.stop] for each in group] for group in found.groups]
         print_json({"n": n, "k": k, "type": found.dtype, "gpu": found.gpu, "groups": groups, "unknown": _pairs(found.unknown)})
     else:
-        click.echo(str(found))
+        print_text(str(found))
     _leave(found.is_invariant)
 
 
@@ -119,10 +119,10 @@ def agree(
         one, second = (find(n, k, target=name, rows=counts, **options) for name in (gpu, other))  # type: ignore[arg-type]
         found.append(compare_gpus(one, second))
         if not as_json:
-            click.echo(str(found[-1]))
+            print_text(str(found[-1]))
             shown = next((verdict for verdict in found[-1].verdicts if verdict.equal is False), None)
             if shown is not None:
-                click.echo(f"    {shown}".replace("\n", "\n    "))
+                print_text(f"    {shown}".replace("\n", "\n    "))
     if as_json:
         print_json(
             [{"n": each.n, "k": each.k, **{name: _pairs(getattr(each, name)) for name in ("same", "differ", "unknown")}} for each in found]
