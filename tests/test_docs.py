@@ -24,6 +24,7 @@ TEXTS = {str(page.relative_to(DOCS)): page.read_text(encoding="utf-8") for page 
 BLOCKS = {name: re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL) for name, text in TEXTS.items()}
 # what the examples of a page need beside fastmma
 LIBRARIES = {
+    "agree.md": "torch",
     "torch.md": "torch",
     "training_steps.md": "torch",
     "triton.md": "triton",

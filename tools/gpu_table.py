@@ -23,11 +23,11 @@ libraries usually take for this type, for any K and all inputs, including NaN an
 
 - **same**, green: the bits are equal, by proof.
 - **differ**, red: a few numbers tell the two GPUs apart. Both sums were computed; the link shows them side by side.
-- **?**, grey: the arithmetic of one GPU is only reported; nobody has compared it with the GPU. The word after it holds if
-  the report is right.
+- **?**, grey: the arithmetic of one GPU is only reported; nobody has compared it with the GPU. The word after it holds
+  if the report is right.
 
-Point at a cell to see the reason. Two GPUs that agree here can still differ in a library's product, if the library cuts k
-differently ([Do your GPUs agree?](agree.md)). `python -m tools.gpu_table` makes this page; `tests/test_gpu_table.py`
+Point at a cell to see the reason. Two GPUs that agree here can still differ in a library's product, if the library cuts
+k differently ([Do your GPUs agree?](agree.md)). `python -m tools.gpu_table` makes this page; `tests/test_gpu_table.py`
 computes all numbers behind its links again.
 """
 _SAID = {True: "same", False: "differ", None: "not decided"}

@@ -14,6 +14,7 @@ from fastmma.cli import parameters
 from fastmma.cli.choices import changed, choices_of
 from fastmma.cli.operands import read_more
 from fastmma.cli.registers import Given, words_of
+from fastmma.cli.table import print_text
 from fastmma.execution.plan import MmaPlan
 from fastmma.explanation.explain import explain as explain_product
 from fastmma.explanation.explain import explain_operands
@@ -120,7 +121,11 @@ def explain(
     chosen = _range(k)
     if picture is not None:
         found.picture(picture, chosen)
-    click.echo(_SHOWN["json" if as_json else fmt](found, chosen).rstrip("\n"))
+    shown = _SHOWN["json" if as_json else fmt](found, chosen).rstrip("\n")
+    if fmt == "text" and not as_json:
+        print_text(shown)
+    else:
+        click.echo(shown)
 
 
 def _range(text: str | None) -> Range:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastmma.cli import parameters
 from fastmma.cli.inputs import as_elements, formats_of, read_result
-from fastmma.cli.table import print_json
+from fastmma.cli.table import print_json, print_text
 from fastmma.host.errors import OperandTypeError
 from fastmma.isa.formats import Format, format_of
 from fastmma.verification.identify import Match
@@ -75,7 +75,7 @@ def identify(
         print_json([_row(match) for match in found])
     else:
         for match in found:
-            click.echo(f"{match}\n")
+            print_text(f"{match}\n\n")
         if not found or found[0].share < 1:
             click.echo("no plan that is tried gives every bit")
     if not found or found[0].share < 1:

@@ -13,7 +13,7 @@ import click
 from fastmma.cli import parameters
 from fastmma.cli.inputs import parse_size
 from fastmma.cli.progress import watched
-from fastmma.cli.table import print_json, print_table
+from fastmma.cli.table import print_json, print_table, print_wrapped
 from fastmma.host.errors import BackendError, OperandError
 from fastmma.host.files import write_text
 from fastmma.study.answers import answer
@@ -58,7 +58,7 @@ def _tensors(inputs: Sequence[str], activations: Sequence[str]) -> list[Any]:
 def _conclude(results: Results) -> None:
     """Say what a study found."""
     for sentence in answer(results):
-        click.echo(sentence)
+        print_wrapped(sentence)
 
 
 def _command(preset: str | None, own: dict[str, Any], seeds: tuple[int, ...], sample: int, transposed: bool | None, output: Path) -> str:
