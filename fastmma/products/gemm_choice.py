@@ -22,6 +22,7 @@ from fastmma.operands.check import operand
 from fastmma.products.bound import Arguments, Signature, operand_or_strided, signature
 from fastmma.products.choice import SLICE_UNITS, UNALIGNED_TILE, accumulator, default_instruction, multiplicand, scale, takes_tcgen05
 from fastmma.products.epilogue import f32_code
+from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import UNSET, Choices, GemmChoices, read_choices
 from fastmma.products.library import LibraryOrder, library_order
@@ -32,6 +33,8 @@ from fastmma.products.steps import OUTPUTS, check_activation, operands_of, trimm
 _EPILOGUE = ("alpha+bias", "beta*c", "relu", "round")
 _CUTLASS = KernelEpilogue(_EPILOGUE, ("alpha+bias", "c", "relu", "round"), _EPILOGUE)
 _ONE = 0x3F800000
+_OF_AMD = ("v_mfma", "v_wmma")
+_NOT_COMPARED = OrderEvidence("assumed", "one accumulator over ascending k; no product of rocBLAS or hipBLASLt was compared")
 
 
 class EpilogueInputs(NamedTuple):
@@ -134,7 +137,8 @@ def _own(ins: Instruction, operands: Signature | None, choices: Choices, target:
     alone = choices.instruction is None and choices.promote_every is None and operands is not None and not operands.aligned
     tile = UNALIGNED_TILE if alone and takes_tcgen05(target) and ins.formats.a.bits == 16 and not ins.sparse else 0
     order = choices.promote_every, choices.split_k, SLICE_UNITS.get(ins.op, 0), tile, choices.join, choices.join_dtype
-    return LibraryOrder(ins, *order, choices.cast, _CUTLASS, None)
+    by_library = ins.op in _OF_AMD and choices.instruction is None and choices.promote_every is None and choices.split_k == 1
+    return LibraryOrder(ins, *order, choices.cast, _CUTLASS, _NOT_COMPARED if by_library and ins.dtype != "s32" else None)
 
 
 def _chosen(operands: Signature | None, given: EpilogueInputs, choices: Choices, what: str) -> GemmPlan:

@@ -61,9 +61,10 @@ ENTRIES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (int8, "tiles", ("tiles of bytes",)),
     (b1, "gemm", ("bits",)),
     (b1, "tiles", ("tiles of bits",)),
-    (window_lanes, "reaches", ("windows in lanes",)),
+    (window_lanes, "reaches", ("steps in lanes",)),
     (windows, "multiply", ("windows",)),
     (exact, "multiply", ("exact sums",)),
+    (trees, "reaches", ("tree panels",)),
     (trees, "multiply", ("trees",)),
     (general, "run_macro_tile", ("general", "general in a window")),  # by its seventh argument
 )
