@@ -48,6 +48,7 @@ class Ends(NamedTuple):
     alpha: float = 1.0
     beta: float = 1.0
     grouped: bool = False  # by torch's kernel for groups of matrices
+    activation: str | None = None
     aligned: bool = True  # whether a and b begin at multiples of 16 bytes, as every recorded operand does
 
 
@@ -98,6 +99,8 @@ def planned(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, ends
             found = Planned(gemm_plan(a, b, **given), ASSUMED, how)
     except (InstructionError, TargetError, OperandError) as error:
         raise UnknownError(str(error)) from None
+    if found.status == ASSUMED and ends.activation:
+        raise UnknownError(f"what cuBLASLt chooses with {ends.activation} is not known here")
     if found.status == ASSUMED and said is None and settings.library is not None and not ends.grouped:
         chosen = by_choice(settings, a, b, ends)
         if chosen is not None and isinstance(chosen.plan, LanesPlan):
@@ -155,6 +158,7 @@ def ends_of(ends: Ends) -> dict[str, Any]:
     """Return what a product begins and ends with, as `gemm_plan` is told it."""
     given: dict[str, Any] = {"alpha": float(ends.alpha)}
     given |= {"bias": _ADDED} if ends.bias else {}
+    given |= {"activation": ends.activation} if ends.activation else {}
     return given | ({"c": _ADDED, "beta": ends.beta} if ends.c else {})
 
 
