@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from glob import glob
+from pathlib import Path
 from shutil import rmtree
 
 import nox
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-nox.needs_version = ">=2024.4.15"
+nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["lint", "types", "tests", "lowest", "integrations", "docs"]
 nox.options.reuse_existing_virtualenvs = True
 
@@ -52,6 +54,8 @@ LOWEST = (
 )
 PROJECT = nox.project.load_toml("pyproject.toml")["project"]
 LOWEST_PYTHON = PROJECT["requires-python"].removeprefix(">=")
+PYTHONS = [each for each in nox.project.python_versions({"project": PROJECT}) if each]
+DISTRIBUTIONS = "dist"
 LOWEST_EXTRAS = ("plots", "dask", "jax", "test")
 READERS_OF_SOURCES = ("ruff", "mypy", "codespell")  # whose every version finds something else
 
@@ -133,13 +137,25 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def package(session: nox.Session) -> None:
-    """The distributions, of which the wheel is installed and tried."""
-    install(session, "build")
-    folder = f"{session.create_tmp()}/dist"
-    rmtree(folder, ignore_errors=True)
-    session.run("python", "-m", "build", "--outdir", folder)
-    (wheel,) = glob(f"{folder}/fastmma-*.whl")
-    session.install("--force-reinstall", wheel)
-    session.chdir(session.create_tmp())
+    """The distributions: they have each file that they should and no other, and their description can be shown."""
+    install(session, "build", "twine>=6.1", "check-manifest>=0.50", "check-wheel-contents>=0.6.1")
+    rmtree(DISTRIBUTIONS, ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir", DISTRIBUTIONS)
+    session.run("twine", "check", "--strict", *glob(f"{DISTRIBUTIONS}/*"))
+    session.run("check-wheel-contents", "--package", "fastmma", *glob(f"{DISTRIBUTIONS}/*.whl"))
+    session.run("check-manifest")
+
+
+@nox.session(python=PYTHONS, requires=["package"], venv_backend="uv")
+@nox.parametrize("versions", ["lowest", "highest"])
+def release(session: nox.Session, versions: str) -> None:
+    """The wheel in an empty environment, by each Python, with the lowest and the highest versions of all that it needs."""
+    # what has no wheel for this Python is too low for it
+    session.install("--resolution", versions, "--only-binary", ":all:", *glob(f"{DISTRIBUTIONS}/*.whl"), "pytest>=8.2")
+    readme = Path("tests/test_readme.py").resolve()
+    session.chdir(session.create_tmp())  # where no fastmma lies but the one installed
+    session.run("uv", "pip", "list", external=True)
     session.run("fastmma", "doctor")
     session.run("fastmma", "verify")
+    session.run("fastmma", "gemm", "--random", "256x256x256", "--type", "e4m3", "--target", "H100")
+    session.run("python", "-m", "pytest", "--noconftest", "--import-mode=importlib", "-c", os.devnull, "--rootdir", ".", str(readme))

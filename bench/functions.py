@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import click
@@ -18,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import fastmma.torch
 from fastmma.study.speed.measure import interleaved
 
-_WIDTH, _HEADS, _VOCABULARY = 256, 4, 512
+_WIDTHS, _HEADS, _VOCABULARY = (64, 256), 4, 512
 Function = Callable[[torch.Tensor], Any]
 _FUNCTIONS: dict[str, Function] = {
     "exp": torch.exp,
@@ -45,7 +46,7 @@ def _repeated(function: Function, x: torch.Tensor, calls: int) -> None:
 
 
 def _emulated(function: Function, x: torch.Tensor, calls: int) -> None:
-    with fastmma.torch.emulate("H200", threads=1):
+    with fastmma.torch.emulate("H200", threads=1, unknown="one"):
         _repeated(function, x, calls)
 
 
@@ -67,20 +68,20 @@ def functions(quick: bool, rounds: int) -> list[str]:
 class _Block(torch.nn.Module):
     """A layer of a Llama without rotations, or of a GPT."""
 
-    def __init__(self, is_llama: bool) -> None:
+    def __init__(self, width: int, is_llama: bool) -> None:
         super().__init__()
-        wide = (3 if is_llama else 4) * _WIDTH
+        wide = (3 if is_llama else 4) * width
         norm = torch.nn.RMSNorm if is_llama else torch.nn.LayerNorm
-        self.first, self.second = norm(_WIDTH), norm(_WIDTH)
-        self.qkv, self.out = torch.nn.Linear(_WIDTH, 3 * _WIDTH, bias=False), torch.nn.Linear(_WIDTH, _WIDTH, bias=False)
-        self.gate = torch.nn.Linear(_WIDTH, wide, bias=False) if is_llama else None
-        self.up, self.down = torch.nn.Linear(_WIDTH, wide, bias=False), torch.nn.Linear(wide, _WIDTH, bias=False)
+        self.width, self.first, self.second = width, norm(width), norm(width)
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width, bias=False), torch.nn.Linear(width, width, bias=False)
+        self.gate = torch.nn.Linear(width, wide, bias=False) if is_llama else None
+        self.up, self.down = torch.nn.Linear(width, wide, bias=False), torch.nn.Linear(wide, width, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Attend, and take the layers behind."""
         batch, length, _ = x.shape
-        heads = (batch, length, _HEADS, _WIDTH // _HEADS)
-        q, k, v = (each.reshape(heads).transpose(1, 2) for each in self.qkv(self.first(x)).split(_WIDTH, -1))
+        heads = (batch, length, _HEADS, self.width // _HEADS)
+        q, k, v = (each.reshape(heads).transpose(1, 2) for each in self.qkv(self.first(x)).split(self.width, -1))
         attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).reshape(x.shape))
         y = self.second(x)
@@ -98,22 +99,47 @@ def _step(model: torch.nn.Module, tokens: torch.Tensor, emulated: bool) -> None:
 
 
 def models(quick: bool, rounds: int) -> list[str]:
-    """Milliseconds of a training step of two layers of width 256, and how many times plain torch's these are."""
+    """Milliseconds of a training step of two layers, and how many times plain torch's these are."""
     shape = (1, 16) if quick else (4, 128)
     tokens = torch.randint(0, _VOCABULARY, shape, generator=torch.Generator().manual_seed(2))
     lines = [f"| {shape[0]} x {shape[1]} tokens, forward and backward, 1 thread | f32, ms | times torch | bf16, ms | times torch |"]
     lines.append("| --- | --- | --- | --- | --- |")
-    for name, is_llama in (("Llama, 2 layers of width 256", True), ("GPT, the same", False)):
+    for width, (name, is_llama) in product(_WIDTHS, (("Llama", True), ("GPT", False))):
         cells = []
         for dtype in (torch.float32, torch.bfloat16):
             torch.manual_seed(3)
-            ends = torch.nn.Embedding(_VOCABULARY, _WIDTH), torch.nn.Linear(_WIDTH, _VOCABULARY, bias=False)
-            model = torch.nn.Sequential(ends[0], _Block(is_llama), _Block(is_llama), ends[1]).to(dtype)
+            ends = torch.nn.Embedding(_VOCABULARY, width), torch.nn.Linear(width, _VOCABULARY, bias=False)
+            model = torch.nn.Sequential(ends[0], _Block(width, is_llama), _Block(width, is_llama), ends[1]).to(dtype)
             runs = {"torch": partial(_step, model, tokens, False), "ours": partial(_step, model, tokens, True)}
-            found = interleaved(runs, rounds)
+            found = interleaved(runs, rounds, time.thread_time)
             cells.append(f"{found['ours'] * 1e3:.0f} | {found['ours'] / found['torch']:.1f}")
+        lines.append(f"| {name}, 2 layers of width {width} | {' | '.join(cells)} |")
+    return lines
+
+
+def small(quick: bool, rounds: int) -> list[str]:
+    """Microseconds of small operators within an emulation, and of torch's own."""
+    calls = 10 if quick else 400
+    lines = ["| 64 x 64 elements, 1 thread, us | f32 | torch's | bf16 | torch's |", "| --- | --- | --- | --- | --- |"]
+    for name, function in _SMALL.items():
+        cells = []
+        for dtype in (torch.float32, torch.bfloat16):
+            x = torch.rand((64, 64), generator=torch.Generator().manual_seed(1)).to(dtype)
+            runs = {"torch": partial(_repeated, function, x, calls), "ours": partial(_emulated, function, x, calls)}
+            found = interleaved(runs, rounds, time.thread_time)
+            cells.append(f"{found['ours'] / calls * 1e6:.1f} | {found['torch'] / calls * 1e6:.1f}")
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
+
+
+_SMALL: dict[str, Function] = {
+    "x @ x": lambda x: x @ x,
+    "linear, with a bias": lambda x: functional.linear(x, x, x[0]),
+    "view": lambda x: x.view(-1),
+    "relu": torch.relu,
+    "exp": torch.exp,
+    "sum of columns": partial(torch.sum, dim=0),
+}
 
 
 @click.command()
@@ -125,7 +151,7 @@ def measure(
 ) -> None:
     """Measure functions and models."""
     torch.set_num_threads(1)
-    click.echo("\n\n".join("\n".join(section(quick, rounds)) for section in (functions, models)))
+    click.echo("\n\n".join("\n".join(section(quick, rounds)) for section in (functions, models, small)))
 
 
 if __name__ == "__main__":

@@ -24,9 +24,9 @@ def _is_command() -> bool:
 
 
 if not _is_command():
-    import concurrent.futures.thread as _  # noqa: F401 - Numba may need it, and after main has ended it cannot be imported
+    from fastmma.host import modules as _modules  # a signal handler that comes amid the first call finds it whole
 
-    from fastmma.host import modules as _modules  # noqa: F401 - a signal handler that comes amid the first call finds it whole
+    _modules.import_at_end()
 
 # the module of each public name: it is imported when the name is first used, so that `import fastmma` takes no time
 _NAMES_OF_MODULES = {
@@ -109,7 +109,13 @@ class _PublicModule(type(_sys)):  # type: ignore[misc]
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):  # `inspect` asks all modules for their files
             raise AttributeError(name)
-        return getattr(_import_apart(f"fastmma.{_MODULES[self.__name__.removeprefix('fastmma.')]}"), name)
+        return getattr(self._found(), name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._found())
+
+    def _found(self) -> object:
+        return _import_apart(f"fastmma.{_MODULES[self.__name__.removeprefix('fastmma.')]}")
 
 
 _sys.modules.update({f"fastmma.{name}": _PublicModule(f"fastmma.{name}") for name, module in _MODULES.items() if module != name})

@@ -16,6 +16,7 @@ import fastmma
 from fastmma import scaling
 from fastmma.cli import main
 from tools.commands import reference
+from tools.names import MODULES, section
 from tools.pictures import PICTURES
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -23,6 +24,7 @@ TEXTS = {str(page.relative_to(DOCS)): page.read_text(encoding="utf-8") for page 
 BLOCKS = {name: re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL) for name, text in TEXTS.items()}
 # what the examples of a page need beside fastmma
 LIBRARIES = {
+    "agree.md": "torch",
     "torch.md": "torch",
     "training_steps.md": "torch",
     "triton.md": "triton",
@@ -103,10 +105,24 @@ def test_commands_exist(command: str, capsys: pytest.CaptureFixture[str]) -> Non
     assert command in capsys.readouterr().out
 
 
+def test_commands_are_those_of_any_shell() -> None:
+    """What `sh` takes, without the braces that Bash expands."""
+    scripts = [code for blocks in BLOCKS.values() for language, code in blocks if language == "sh"]
+    done = subprocess.run(["sh", "-n"], input="\n".join(scripts), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [code for code in scripts if re.search(r"\{[^ }]*(\.\.|,)[^ }]*\}", code)] == []
+
+
 @pytest.mark.parametrize("name", PICTURES)
 def test_pictures_are_up_to_date(name: str, tmp_path: Path) -> None:
     PICTURES[name](tmp_path / "picture.svg")
     assert (DOCS / name).read_text() == (tmp_path / "picture.svg").read_text(), "'python -m tools.pages' draws all of them anew"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_index_has_every_public_name(name: str) -> None:
+    pytest.importorskip(MODULES[name])
+    assert section(name) in TEXTS["reference/index.md"], "the index is out of date: 'python -m tools.pages' prints it anew"
 
 
 def test_the_reference_has_all_public_names() -> None:

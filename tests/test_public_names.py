@@ -69,6 +69,15 @@ def test_what_is_imported_first() -> None:
     assert (done.returncode, done.stderr, done.stdout.splitlines()) == (0, "", list(FIRST))
 
 
+@pytest.mark.parametrize("name", [*fastmma._MODULES, *fastmma._ROOMS])
+def test_a_module_shows_its_public_names(name: str) -> None:
+    pytest.importorskip(fastmma._ROOMS.get(name, "numpy"))
+    module = getattr(fastmma, name)
+    assert dir(module) == sorted(module.__all__)
+    assert all(hasattr(module, each) for each in module.__all__)
+    assert dir(sys.modules[f"fastmma.{name}"]) == dir(module)
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'fastmma' has no attribute 'gem'"):
         fastmma.gem  # noqa: B018

@@ -26,7 +26,17 @@ LIBRARIES = {"PyTorch": "torch", "Triton": "triton"}
 
 
 def test_it_is_short() -> None:
-    assert len(TEXT.encode()) <= 9000
+    assert len(TEXT.encode()) <= 8000
+
+
+def test_it_answers_in_the_order_in_which_one_asks() -> None:
+    assert re.findall(r"^## (.+)$", TEXT, re.MULTILINE) == ["Start", "Is it right?", "Is it fast?", "Six examples", "More"]
+
+
+def test_speeds_are_those_of_the_page() -> None:
+    (table,) = re.findall(r"^## Is it fast\?\n.*?\| --- [^\n]+\n(.*?)\n\n", TEXT, re.MULTILINE | re.DOTALL)
+    page = (README.parent / "docs" / "speed.md").read_text(encoding="utf-8").splitlines()
+    assert [row for row in table.splitlines() if row not in page] == []
 
 
 @pytest.mark.parametrize("title", [title for title, code in EXAMPLES.items() if code])

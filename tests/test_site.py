@@ -14,7 +14,7 @@ from reference.chromium import CHROMIUM, Page, chromium
 from fastmma.isa.targets import TARGETS
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("index", "instruction_tables", "gpus", "gpu_by_gpu", "command_line", "cublas")
+PAGES = ("index", "instruction_tables", "studies", "reference/index", "reference/torch", "cublas")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 # widths of words that consist of digits alone, of which the browser draws some on two lines
 BROKEN_NUMBERS = """
@@ -48,12 +48,34 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield opened
 
 
-@pytest.mark.parametrize("width", [390, 1280, 1400])
+# elements that scroll sideways in themselves, and paragraphs that are too wide to read
+SIDEWAYS = """
+[...document.querySelectorAll(".md-content *")].filter((each) => each.scrollWidth > each.clientWidth + 1
+  && ["auto", "scroll"].includes(getComputedStyle(each).overflowX)).map((each) => each.outerHTML.slice(0, 80))
+"""
+BROAD = """
+[...document.querySelectorAll(".md-content :is(p, li, dd):not(td *, .journeys *)")]
+  .filter((each) => each.getBoundingClientRect().width > 761).map((each) => each.textContent.slice(0, 80))
+"""
+
+
+def test_nothing_scrolls_sideways_on_a_phone(site: Path, page: Page) -> None:
+    page.look(390, 900)
+    for path in sorted(site.rglob("*.html")):
+        if path.name != "404.html":
+            page.open(path.as_uri())
+            assert page.run("document.documentElement.scrollWidth") <= 390, path
+            assert page.run(SIDEWAYS) == [], path
+            assert page.run(BROKEN_NUMBERS) == 0, path
+
+
+@pytest.mark.parametrize("width", [1280, 1400])
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_fit(name: str, width: int, site: Path, page: Page) -> None:
     page.look(width, 900)
     page.open((site / f"{name}.html").as_uri())
     assert page.run("document.documentElement.scrollWidth") <= width
+    assert page.run(BROAD) == []
     wide = "[...document.querySelectorAll('.wide, .wide .md-typeset__scrollwrap')].filter((each) => each.scrollWidth > each.clientWidth)"
     assert page.run(f"{wide}.length") == 0
     assert page.run(BROKEN_NUMBERS) == 0
@@ -76,6 +98,21 @@ def test_tables_are_filtered_by_target_and_type(site: Path, page: Page) -> None:
     hopper = page.run(SHOWN)
     assert any("wgmma" in row for row in hopper)
     assert all("e4m3" in row for row in hopper)
+
+
+def test_the_explorer_is_in_the_navigation_and_leads_back(site: Path, page: Page) -> None:
+    page.look(1280, 900)
+    page.open((site / "studies.html").as_uri())
+    page.run("[...document.querySelectorAll('.md-tabs__link')].find((each) => each.textContent.trim() === 'Explorer').click()")
+    page.wait("document.title === 'fastmma explorer'")
+    page.run("document.querySelector('header a').click()")
+    page.wait("document.title === 'fastmma'")
+
+
+def test_pages_name_the_ones_before_and_after(site: Path, page: Page) -> None:
+    page.open((site / "studies.html").as_uri())
+    links = page.run("[...document.querySelectorAll('.md-footer__link')].map((each) => each.getAttribute('aria-label'))")
+    assert links == ["Previous: Explain", "Next: Own arithmetic"]
 
 
 def test_code_is_copied_without_prompts_and_outputs(site: Path, page: Page) -> None:

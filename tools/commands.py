@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 
 import click
@@ -12,7 +13,7 @@ from fastmma.cli.app import COMMANDS, STATUSES, app
 
 def _text(command: click.Command) -> str:
     """Return the help of a command as Markdown: its paragraphs, in lines that fit the page."""
-    paragraphs = [" ".join(each.split()) for each in (command.help or "").split("\n\n")]
+    paragraphs = [textwrap.fill(" ".join(each.split()), 120, break_on_hyphens=False) for each in (command.help or "").split("\n\n")]
     return "\n\n".join(paragraphs)
 
 

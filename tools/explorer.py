@@ -1,4 +1,4 @@
-"""The explorer and the page of one sum as pages of the site; MkDocs calls `on_files` of this module."""
+"""The explorer and the page of one sum as pages of the site; MkDocs calls the functions of this module."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 from fastmma.explanation.explorer.page import page, sum_page
 
 PAGES = {"explorer.html": page, "sum.html": sum_page}
+HOME = "index.html"
+PLACE = 2  # among the tabs: after Start and Guide
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -14,5 +16,13 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     for name, content in PAGES.items():
-        files.append(File.generated(config, name, content=content()))
+        files.append(File.generated(config, name, content=content({"fastmma's pages": HOME})))
     return files
+
+
+def on_nav(nav: Any, **_: Any) -> Any:
+    """Add the explorer to the navigation: `nav` of mkdocs.yml takes Markdown only."""
+    from mkdocs.structure.nav import Link
+
+    nav.items.insert(PLACE, Link("Explorer", "explorer.html"))
+    return nav

@@ -18,18 +18,17 @@ from fastmma.isa.codes import to_codes
 PAGE = Path(__file__).parents[1] / "docs" / "gpu_by_gpu.md"
 _HEAD = """# GPU by GPU
 
-Choose a type, and look where your two GPUs meet. A cell is about the instruction that libraries usually take for this
-type, any K, and all inputs, NaN and infinities too.
+Do two GPUs have the same bits? Choose a type, and find the cell of your two GPUs. A cell is for the instruction that
+libraries usually take for this type, for any K and all inputs, including NaN and infinities.
 
 - **same**, green: the bits are equal, by proof.
-- **differ**, red: a few numbers tell the two apart. Both GPUs' sums were computed on them; follow the link to see them
-  side by side.
-- **?**, grey: what one of the GPUs computes is only reported, and nobody has compared it with the GPU. What stands after
-  it holds if the report is right.
+- **differ**, red: a few numbers tell the two GPUs apart. Both sums were computed; the link shows them side by side.
+- **?**, grey: the arithmetic of one GPU is only reported; nobody has compared it with the GPU. The word after it holds
+  if the report is right.
 
-Point at a cell: it says why. Two GPUs that agree here can still differ in a library's product, which cuts k otherwise
-([Do two plans agree?](agree.md)). `python -m tools.gpu_table` makes this page; `tests/test_gpu_table.py` computes all
-numbers behind its links again.
+Point at a cell to see the reason. Two GPUs that agree here can still differ in a library's product, if the library cuts
+k differently ([Do your GPUs agree?](agree.md)). `python -m tools.gpu_table` makes this page; `tests/test_gpu_table.py`
+computes all numbers behind its links again.
 """
 _SAID = {True: "same", False: "differ", None: "not decided"}
 _COLOURS = {True: "same", False: "differ", None: "unknown"}

@@ -116,6 +116,7 @@ MUTANTS = (
         "kernels/fused/reach.py",
         "fits = a.highest - a.lowest + b.highest - b.lowest <= room",
         "fits = a.highest - a.lowest + b.highest - b.lowest <= room + 40",
+        ("tests/kernels/test_reach.py",),
     ),
     Mutant("kernels/fused/reach.py", "return -(1 << (23 - min(p.align_bits, 23)))", "return -(1 << (23 - min(p.align_bits - 2, 23)))"),
     Mutant(
@@ -154,6 +155,18 @@ MUTANTS = (
     ),
     Mutant("kernels/sums/epilogue.py", "(bits + 0x7FFF + ((bits >> 16) & 1))", "(bits + 0x8000)", ("tests/kernels/test_epilogue.py",)),
     Mutant(
+        "kernels/fused/window_lanes.py",
+        "bitcast(bitcast(start, np.int64) + negative, np.float64)",
+        "bitcast(bitcast(start, np.int64) + (negative >> negative), np.float64)",
+        ("tests/kernels/test_matrix_cores.py",),
+    ),
+    Mutant(
+        "kernels/fused/window_lanes.py",
+        "np.packbits((values < 0).reshape",
+        "np.packbits((values < -1).reshape",
+        ("tests/kernels/test_matrix_cores.py",),
+    ),
+    Mutant(
         "kernels/scaled/group_panels.py",
         "if k < columns and alive[scale_codes[row, k // block]] != 0:",
         "if k < columns and alive[scale_codes[row, k // block]] != -1:",
@@ -188,6 +201,12 @@ MUTANTS = (
         "products/cublas/tile_order.py",
         "max(-(-(product.k // choice.parts) // unit) * unit, unit)",
         "max(product.k // choice.parts // unit * unit, unit)",
+        ("tests/products/test_cublas_plans.py",),
+    ),
+    Mutant(
+        "products/cublas/tile_order.py",
+        "-(-(product.k // choice.parts) // unit)",
+        "-(product.k // -choice.parts // unit)",
         ("tests/products/test_cublas_plans.py",),
     ),
     Mutant(

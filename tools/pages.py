@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fastmma.cli import main
 from tools.commands import reference
+from tools.names import index
 from tools.pictures import PICTURES
 
 FOLDER = Path(__file__).parents[1] / "docs"
@@ -62,4 +63,5 @@ def draw_pictures() -> None:
 if __name__ == "__main__":
     fill_tables()
     fill("commands", reference())
+    fill("names", index())
     draw_pictures()

@@ -1,4 +1,4 @@
-"""The pages' pictures of explained elements and of layouts; ``python -m tools.pages`` draws them anew."""
+"""The pages' pictures of explained elements, of layouts and of a study; ``python -m tools.pages`` draws them anew."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastmma
+from fastmma import study
 from fastmma.cli import main
+from fastmma.host.figures.style import save
+from fastmma.study.pictures.answer import draw_answer
+from tools import journeys
 
 
 def _random(path: Path) -> None:
@@ -43,11 +47,20 @@ def _layout(opcode: str, *options: str) -> Callable[[Path], None]:
     return draw
 
 
+def _promotion(path: Path) -> None:
+    """The errors of fp8 sums with K = 4096 against the interval of promotion."""
+    intervals = (None, *(32 << power for power in range(7)))
+    records = study.run(study.Grid(("e4m3",), ("H100",), ((512, 512, 4096),), promote_every=intervals))
+    save(draw_answer(records)[0], path)
+
+
 PICTURES = {
     "explain.svg": _random,
     "pictures/step_h100.svg": _steps(np.float16, "H100"),
     "pictures/step_a100.svg": _steps(np.float16, "A100"),
     "pictures/step_fp8.svg": _steps(ml_dtypes.float8_e4m3fn, "H100"),
+    **{f"pictures/journey_{name}.svg": journeys.draw(name) for name in journeys.JOURNEYS},
+    "pictures/promotion.svg": _promotion,
     "pictures/layout_mma.svg": _layout("mma.m16n8k16.f32.f16", "--operand", "all"),
     "pictures/layout_lane.svg": _layout("mma.m16n8k16.f32.f16", "--operand", "a", "--lane", "5"),
     "pictures/layout_wgmma.svg": _layout("wgmma.m64n256k16.f32.f16", "--operand", "all"),

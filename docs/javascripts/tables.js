@@ -2,7 +2,7 @@
 document$.subscribe(() => {
   const panel = document.querySelector(".table-filter");
   const tables = [...document.querySelectorAll(".wide table")];
-  for (const table of tables) {
+  for (const table of document.querySelectorAll(".md-typeset table")) {
     const headings = [...table.querySelectorAll("th")].map((cell) => cell.textContent);
     for (const row of table.querySelectorAll("tbody tr"))
       [...row.cells].forEach((cell, column) => { cell.dataset.label = headings[column]; });

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastmma.agreement.form import PADDING, Chain, Ended, Integers, Node, Places, Promoted, Rounded, Start, StepRule, Steps, add
+from fastmma.agreement.form import PADDING, Chain, Ended, Integers, Node, Places, Promoted, Rounded, Start, StepRule, Steps, add, moved
+from fastmma.agreement.ranks import RanksPlan
 from fastmma.agreement.spans import span_of
 from fastmma.backends.call import Operation
 from fastmma.backends.plan import Plan
@@ -49,9 +50,7 @@ def form_of(plan: Plan, cell: Cell) -> Node:
     for kind, build in _BUILDERS.items():
         if isinstance(plan, kind):
             return build(plan, cell)
-    raise OperandError(
-        f"same_bits: plans of type {type(plan).__name__} have no form; it takes plans of gemm, mma, scaled_matmul and cublas"
-    )
+    raise OperandError(f"same_bits takes plans of gemm, mma, scaled_matmul and cublas, not {type(plan).__name__}")
 
 
 def _of_mma(plan: MmaPlan, cell: Cell) -> Node:
@@ -84,11 +83,26 @@ def _of_lanes(plan: LanesPlan, cell: Cell) -> Node:
     return _ended(steps, plan.out, value)
 
 
+def _of_ranks(plan: RanksPlan, cell: Cell) -> Node:
+    parts = [plan.part(rank, cell.depth) for rank in range(plan.ranks)]
+    size = parts[0].stop
+    order = Order(unit=1) if isinstance(plan.each, LanesPlan) else plan.each.order
+    one = form_of(plan.each, Cell(size, next(order.blocks(1, 1, size))[2]))
+
+    def joined(total: Node, value: Node) -> Node:
+        both = add("f32", total, value)
+        return both if plan.out == "f32" else Rounded(plan.out, both)
+
+    values: list[Node] = [moved(one, parts[rank].start) for rank in plan.turns]
+    return join_parts(values, plan.joined, joined)
+
+
 _BUILDERS: dict[type[Plan], Callable[..., Node]] = {
     MmaPlan: _of_mma,
     GemmPlan: _of_gemm,
     AccumulationPlan: _of_scaled,
     LanesPlan: _of_lanes,
+    RanksPlan: _of_ranks,
 }
 
 

@@ -18,10 +18,11 @@ from fastmma.backends.plan import Plan
 from fastmma.isa.codes import all_codes, from_codes
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.sparsity import PATTERNS
+from fastmma.numerics.methods import METHODS
 from fastmma.products.plan import AccumulationPlan
 
 _FIRST = 1 << 11  # elements that are computed before all operands are, where they are few
-_MOST_CODES = 12  # bits of the codes of a row, of which all are computed
+_MOST_CODES, _FEW_CODES = 12, 8  # bits of the codes of a row, of which all are computed: by kernels, and in exact integers
 _CHECKED = 1 << 14  # k that are computed in exact integers, too
 
 
@@ -38,14 +39,14 @@ def decide(plans: tuple[Plan, Plan], cells: tuple[Cell, Cell], problem: Problem,
     if forms[0] == forms[1] and reading(p) == reading(q):
         return Verdict(True, alike(p, q, problem, forms[0], depth), ALL_INPUTS, k=depth)
     stored = depth if not problem.sparse else len(_stored_places(problem, depth))
-    slow = any(_is_slow(plan) for plan in plans)
+    slow = any(is_slow(plan) for plan in plans)
     pair = Pair(p, q, problem, (forms[0], forms[1]), stored, slow, depth if problem.sparse else 0)
     operands, done = search(pair, _FIRST)
-    if operands is None and (all_rows := _all_rows(problem, depth)) is not None:
-        differing = compute(p, problem, all_rows) != compute(q, problem, all_rows)
+    if operands is None and (every := all_rows(problem, depth, _FEW_CODES if slow else _MOST_CODES)) is not None:
+        differing = compute(p, problem, every) != compute(q, problem, every)
         if not differing.any():
             return Verdict(True, f"all {differing.size:,} inputs of K = {depth} were computed by both plans", ALL_INPUTS, k=depth)
-        operands = small(pair, all_rows.element(*(int(each) for each in np.argwhere(differing)[0])))
+        operands = small(pair, every.element(*(int(each) for each in np.argwhere(differing)[0])))
     if operands is None:
         operands, done = search(pair, budget // 32 if slow else budget, 1)
     if operands is not None:
@@ -58,17 +59,18 @@ def _stored_places(problem: Problem, depth: int) -> range:
     return range(depth // row.chunk * row.stored)
 
 
-def _is_slow(plan: Plan) -> bool:
+def is_slow(plan: Plan) -> bool:
     """Tell whether a plan's arithmetic is computed in exact integers alone."""
-    arithmetic = plan.operation.arithmetic
-    return arithmetic.c_joins != "terms" or arithmetic.flush_inputs or arithmetic.flush_results
+    own = plan.operation.arithmetic
+    down = METHODS[own.method].in_steps and "rm" in (own.rounding, own.align_rounding)
+    return own.c_joins != "terms" or own.flush_inputs or own.flush_results or down
 
 
-def _all_rows(problem: Problem, depth: int) -> Operands | None:
+def all_rows(problem: Problem, depth: int, most: int = _MOST_CODES) -> Operands | None:
     """Return all operands of a depth, where they are few."""
     formats = FORMATS[problem.a], FORMATS[problem.b]
     plain = not (problem.start or problem.takes or problem.sparse or problem.scales)
-    if not plain or max(fmt.bits for fmt in formats) * depth > _MOST_CODES:
+    if not plain or max(fmt.bits for fmt in formats) * depth > most:
         return None
     lines = []
     for fmt in formats:

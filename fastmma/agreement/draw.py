@@ -21,6 +21,8 @@ _LARGEST = 1000  # exponent of a product, which float64 holds
 _FULL = float.fromhex("0x1.3333333333333p-3")  # 0.15: share of rows with a run of products that are alike, but for some
 _CANCELLING = float.fromhex("0x1.999999999999ap-3")  # 0.2: share of rows with one product beside two that cancel
 FULL = 5  # of eight turns, that whose sums are as large as can be
+_LOWEST = 2, 6  # those whose products are the smallest there are, and some bits above
+_FEW = 3  # products of a row of the smallest
 _EDGES = (1.0, 1.0, 1.0, 1.5)
 
 
@@ -53,7 +55,8 @@ def draw(problem: Problem, hints: Hints, rng: np.random.Generator, turn: int) ->
             _elements(codes(fmt, kinds[0], shape[at][0] * shape[at][1], rng).reshape(shape[at]), fmt) for at, fmt in enumerate((a, b))
         )
         return Operands(first, second, _others(problem, hints, rng, kinds[1], None))
-    first, second, largest = (_full if turn % 8 == FULL else _structured)(a, b, hints, rng)
+    draws = {FULL: _full, _LOWEST[0]: _lowest, _LOWEST[1]: _lowest}
+    first, second, largest = draws.get(turn % 8, _structured)(a, b, hints, rng)
     return Operands(_rounded(first, a), _rounded(second, b), _others(problem, hints, rng, "", largest))
 
 
@@ -151,6 +154,23 @@ def _full(a: Format, b: Format, hints: Hints, rng: np.random.Generator) -> tuple
         top = min(fmt.max, 2.0**15)
         values.append(np.where(rng.random(shape) < rng.choice([0.02, 0.1, 0.4]), own, top))
     return values[0], values[1], np.full(size, min(a.emax, 15) + min(b.emax, 15))
+
+
+def _lowest(a: Format, b: Format, hints: Hints, rng: np.random.Generator) -> tuple[Values, Values, Values]:
+    """Rows of few products, one of which is the smallest, others some distances above; columns that lift all of them by some bits."""
+    size, depth = hints.size, hints.depth
+    unit = a.emin - a.mantissa_bits
+    first, largest = np.zeros((size, depth)), np.zeros(size, int)
+    lifted = rng.choice([0, 0, 0, 1, 2, 3, 8, 16], size)
+    second = np.ldexp(1.0, np.clip(b.emin - b.mantissa_bits + lifted, None, b.emax))
+    for row in range(size):
+        places = _support(hints, rng)[:_FEW]
+        above = np.where(rng.random(len(places)) < 0.5, rng.choice(hints.distances, len(places)), rng.integers(0, 12, len(places)))
+        above[0] = rng.choice([0, 0, 1])
+        signs = rng.choice([-1.0, 1.0], len(places))
+        first[row, places] = signs * np.ldexp(np.where(rng.random(len(places)) < 0.6, 1.0, _mantissas(a, len(places), rng)), unit + above)
+        largest[row] = unit + b.emin - b.mantissa_bits + above.max()
+    return first, np.broadcast_to(second, (hints.whole or depth, size)).copy(), largest
 
 
 def _columns(fmt: Format, hints: Hints, rng: np.random.Generator) -> NDArray[np.int_]:

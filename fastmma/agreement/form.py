@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -137,6 +137,15 @@ def add(fmt: str, first: Node, second: Node) -> Node:
     """Join two values by an IEEE add."""
     head = first.parts if isinstance(first, Sum) and first.fmt == fmt else (first,)
     return Sum(fmt, (*head, second))
+
+
+def moved(form: Any, by: int) -> Any:
+    """Return a form whose places of k are others, so many further."""
+    if isinstance(form, Node):
+        return replace(form, **{each.name: moved(getattr(form, each.name), by) for each in fields(form)})  # type: ignore[type-var, arg-type]
+    if isinstance(form, tuple):
+        return tuple(moved(each, by) for each in form)
+    return form + by if isinstance(form, int) and form != PADDING else form
 
 
 def walk(form: Node) -> Iterator[Any]:

@@ -80,9 +80,10 @@ def compare_gpus(first: Invariance, second: Invariance) -> Agreement:
             if both:
                 verdict = same_bits(plan, other, k=first.k)
                 verdicts.append(verdict)
-                found[verdict.equal] += both
+                turns = verdict.equal and (first.turns_show or second.turns_show)
+                found[None if turns else verdict.equal] += both
                 known |= both
     asked = {rows for one in (first, second) for group in (*one.groups, one.unknown) for each in group for rows in each}
     found[None] += asked - known
     same, differ, unknown = (tuple(ranges(sorted(found[each]))) for each in (True, False, None))
-    return Agreement(first.n, first.k, first.dtype, (first.gpu, second.gpu), same, differ, unknown, tuple(verdicts))
+    return Agreement(first.n, first.k, first.dtype, (first.where, second.where), same, differ, unknown, tuple(verdicts))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from fastmma.agreement.build import Cell
 from fastmma.agreement.decide import normal_form
 from fastmma.agreement.draw import draw
 from fastmma.agreement.form import Node
+from fastmma.agreement.layer import ALONE, LEAST_RATE, Layer, Planned, Sharing
 from fastmma.agreement.problem import problem_of
+from fastmma.agreement.ranks import RING, RanksPlan
 from fastmma.agreement.reasons import order_of
 from fastmma.agreement.run import compute
 from fastmma.agreement.same_bits import same_bits
@@ -22,19 +25,12 @@ from fastmma.backends.resolve import resolved_target
 from fastmma.host.arrays import integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
-from fastmma.isa.formats import FORMATS, Format, format_of
 from fastmma.isa.gpus import TargetName
-from fastmma.products import cublas
-from fastmma.products.bound import Strided
 from fastmma.products.gemm_plan import GemmPlan
-from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_gpu import library_gpu
 
-LAYOUTS = ("nn", "nt", "tn", "tt")
-PRESETS = {"cublas": False, "cublas-fast-accum": True}
-LEAST_RATE = float.fromhex("0x1.fff2e48e8a71ep-1")  # 0.9999
-Planned = GemmPlan | LanesPlan
-_RESULTS = {"e4m3": "bf16", "e5m2": "bf16", "tf32": "f32"}  # where they have not the format of the operands
+_TURNS = "a ring begins at another rank for other parts of a result, whose bits are others"
+_EITHER_WAY = 2  # ranks whose results add up alike from either
 _BATCHES = 8  # draws on which all groups are computed before pairs are
 
 
@@ -52,10 +48,12 @@ class Invariance:
         Numbers of rows whose results have the same bits, whatever the operands; the group of most rows first.
     unknown : tuple of range
         Numbers of rows whose plan is not known well enough.
-    plans : tuple of GemmPlan or LanesPlan
+    plans : tuple of GemmPlan, LanesPlan or RanksPlan
         One of each group.
     undecided : tuple of (int, int)
         Pairs of groups of which it is not known whether they differ.
+    sharing : Sharing
+        How ranks share the product.
     """
 
     n: int
@@ -66,13 +64,25 @@ class Invariance:
     unknown: tuple[range, ...]
     plans: tuple[Planned, ...] = ()
     undecided: tuple[tuple[int, int], ...] = ()
+    sharing: Sharing = ALONE
+
+    @property
+    def where(self) -> str:
+        """Name the GPU, or the ranks that share a product."""
+        return f"{self.gpu}{self.sharing}"
+
+    @cached_property
+    def turns_show(self) -> bool:
+        """Tell whether bits depend on the rank at which a ring begins, which is another for other parts of a result."""
+        plans = [plan for plan in self.plans if isinstance(plan, RanksPlan) and plan.all_reduce == RING and plan.ranks > _EITHER_WAY]
+        return any(form_of_layer(plan, self.k) != form_of_layer(replace(plan, first=1), self.k) for plan in plans)
 
     @property
     def is_invariant(self) -> bool | None:
         """Tell whether all numbers of rows have the same bits; None where some are not known."""
         if len(self.groups) - len({max(pair) for pair in self.undecided}) > 1:
             return False
-        return None if self.unknown or self.undecided else True
+        return None if self.unknown or self.undecided or self.turns_show else True
 
     @property
     def known(self) -> int:
@@ -89,7 +99,9 @@ class Invariance:
         if groups[0] is None or groups[1] is None:
             return None
         pair = min(groups), max(groups)  # type: ignore[type-var]
-        return True if pair[0] == pair[1] else None if pair in self.undecided else False
+        if pair[0] == pair[1]:
+            return None if self.turns_show and first != second else True
+        return None if pair in self.undecided else False
 
     def verdict(self, first: int, second: int) -> Verdict:
         """Decide about two numbers of rows, with a witness where they differ.
@@ -106,9 +118,10 @@ class Invariance:
         return same_bits(*(self.plans[group] for group in groups if group is not None), k=self.k)
 
     def __str__(self) -> str:
-        lines = [f"{self.dtype} on {self.gpu}, N = {self.n}, K = {self.k}: {_counted(self)}"]
+        lines = [f"{self.dtype} on {self.where}, N = {self.n}, K = {self.k}: {_counted(self)}"]
         lines += [f"  {spoken(group)}: {order_of(plan, self.k)}" for group, plan in zip(self.groups, self.plans, strict=True)]
         lines += [f"  {spoken(self.unknown)}: not known"] if self.unknown else []
+        lines += [f"  {_TURNS}"] if self.turns_show else []
         return "\n".join(lines)
 
 
@@ -150,8 +163,12 @@ def invariance(
     out_dtype: Any = None,
     bias: bool = False,
     least_rate: float = LEAST_RATE,
+    stack: int = 1,
+    ranks: int = 1,
+    cut: str = "k",
+    all_reduce: str = RING,
 ) -> Invariance:
-    """Tell for which numbers of rows a layer's results have the same bits, whatever its input and its weights.
+    """Find the numbers of rows for which a layer's results have the same bits, whatever its input and its weights.
 
     Parameters
     ----------
@@ -172,6 +189,15 @@ def invariance(
         Whether a bias is added.
     least_rate : float
         Plans that are predicted count as known where at least this share of fresh products was predicted.
+    stack : int
+        How many such products a call has: ``torch.bmm``.
+    ranks : int
+        How many GPUs share the product: tensor parallel.
+    cut : {"k", "n"}
+        What they share: parts of k, whose results an all-reduce adds, or columns.
+    all_reduce : {"ring", "tree"}
+        In which order: rank after rank, from another one on for each part of the result, or neighbours first. Each sum is rounded to
+        the type of the result.
 
     Returns
     -------
@@ -192,58 +218,32 @@ def invariance(
     >>> found.same(1, 48), found.same(1, 25)
     (True, False)
     """
-    wide, depth, fmt = integer(n, "invariance: n", 1), integer(k, "invariance: k", 1), format_of(dtype)
-    if layout not in LAYOUTS:
-        raise OperandError(f"invariance: layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")
-    if preset not in PRESETS:
-        raise OperandError(f"invariance: preset must be one of {', '.join(PRESETS)}, not {preset!r}")
+    sharing = Sharing(integer(ranks, "invariance: ranks", 1), cut, all_reduce)
+    layer = Layer.of(n, k, dtype=dtype, layout=layout, preset=preset, out_dtype=out_dtype, bias=bias, stack=stack, sharing=sharing)
     if isinstance(rows, int) or not all(isinstance(each, int) and each > 0 for each in rows):
         raise OperandTypeError("invariance: rows must be numbers of at least 1, for example range(1, 4097)")
-    out = format_of(out_dtype) if out_dtype is not None else FORMATS[_RESULTS.get(fmt.name, fmt.name)]
     resolved_target(target)
-    options: dict[str, Any] = {"target": target, "out_dtype": None if fmt.kind != "float" else out.name, "use_fast_accum": PRESETS[preset]}
-    options |= {"tf32": True} if fmt.name == "tf32" else {}
-    if bias:
-        options["bias"] = Strided(out.dtype, (wide,), (out.dtype.itemsize,))
     known: dict[tuple[Any, ...], tuple[Planned, list[int]]] = {}
     unknown: list[int] = []
     for count in sorted(set(rows)):
-        plan = _planned(fmt, layout, (count, wide, depth), options, least_rate)
+        plan = layer.plan(count, target, least_rate)
         if plan is None:
             unknown.append(count)
         else:
             known.setdefault(_key(plan), (plan, []))[1].append(count)
-    groups = _grouped(known.values(), depth)
-    undecided = _undecided(groups, depth)
+    groups = _grouped(known.values(), layer.k)
+    undecided = _undecided(groups, layer.k)
     return Invariance(
-        wide,
-        depth,
-        fmt.name,
+        layer.n,
+        layer.k,
+        layer.fmt.name,
         library_gpu(target),
         tuple(tuple(ranges(members)) for _, members in groups),
         tuple(ranges(unknown)),
         tuple(plan for plan, _ in groups),
         undecided,
+        sharing if sharing.ranks > 1 else ALONE,
     )
-
-
-def _planned(fmt: Format, layout: str, sizes: tuple[int, int, int], options: dict[str, Any], least: float) -> Planned | None:
-    """Return the library's plan; None where it is not known well enough."""
-    m, n, k = sizes
-    try:
-        plan = cublas.plan(_operand(fmt, m, k, layout[0]), _operand(fmt, k, n, layout[1]), **options)
-    except OperandError:
-        return None
-    evidence = plan.evidence
-    rate = evidence.rate if evidence is not None else None
-    sure = rate is not None and rate[0] >= least * rate[1]
-    found: Planned | None = plan if evidence is not None and (evidence.level == "recorded" or sure) else None
-    return found
-
-
-def _operand(fmt: Format, rows: int, columns: int, layout: str) -> Strided:
-    size = fmt.dtype.itemsize
-    return Strided(fmt.dtype, (rows, columns), (columns * size, size) if layout == "n" else (size, rows * size))
 
 
 def _key(plan: Planned) -> tuple[Any, ...]:
@@ -262,7 +262,7 @@ def _grouped(known: Iterable[tuple[Planned, list[int]]], depth: int) -> list[tup
 
 def form_of_layer(plan: Planned, depth: int) -> Node:
     """Return the normal form of an element of a layer, which all elements have that stream-K does not cut."""
-    cuts = ((0, depth),) if isinstance(plan, LanesPlan) else next(plan.order.blocks(1, 1, depth))[2]
+    cuts = next(plan.order.blocks(1, 1, depth))[2] if isinstance(plan, GemmPlan) else ((0, depth),)
     return normal_form(plan, Cell(depth, cuts), problem_of(plan, False))
 
 

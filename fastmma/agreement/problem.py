@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from fastmma.agreement.ranks import RanksPlan
 from fastmma.agreement.simplify import Inputs
 from fastmma.agreement.spans import Span, span_of
 from fastmma.backends.plan import Plan
@@ -50,8 +51,14 @@ class Problem:
     shape: tuple[int, int, int] | None = None
 
 
+def of_each(plan: Plan) -> Plan:
+    """Return what every rank does, where several share k."""
+    return plan.each if isinstance(plan, RanksPlan) else plan
+
+
 def problem_of(plan: Plan, starts_from_c: bool) -> Problem:
     """Return the problem of a plan."""
+    plan = of_each(plan)
     ins = plan.operation.instruction
     if isinstance(plan, LanesPlan):
         takes = _taken(plan.epilogue) | ({"alpha"} if plan.scaled else set())
@@ -66,7 +73,7 @@ def problem_of(plan: Plan, starts_from_c: bool) -> Problem:
         taken = frozenset(name for name in _taken(plan.epilogue) if not name.startswith("scale"))
         return Problem(scheme_of(first).element, scheme_of(second).element, plan.out, taken, scales=f"{first} and {second}")
     if not isinstance(plan, GemmPlan):
-        raise OperandError(f"same_bits: plans of type {type(plan).__name__} have no form; it takes plans of gemm, mma and scaled_matmul")
+        raise OperandError(f"same_bits takes plans of gemm, mma and scaled_matmul, not {type(plan).__name__}")
     start = ins.ctype if starts_from_c and not plan.adds_c else ""
     return Problem(a, b, plan.out or ins.dtype, frozenset(_taken(plan.epilogue)), sparse, scales, start)
 
@@ -76,7 +83,7 @@ def check_same(first: Problem, second: Problem) -> None:
     for each in fields(Problem):
         one, other = (_said(getattr(problem, each.name)) for problem in (first, second))
         if one != other:
-            raise OperandError(f"same_bits: the plans are not of one problem: {each.name} is {one} for p and {other} for q")
+            raise OperandError(f"same_bits: p and q must multiply the same operands, but {each.name} is {one} for p and {other} for q")
 
 
 def _said(value: Any) -> str:
@@ -94,6 +101,7 @@ def _array(fmt: Format) -> str:
 
 def reading(plan: Plan) -> str:
     """Return what of float32 elements is read, where not all is."""
+    plan = of_each(plan)
     if plan.operation.instruction.atype != "tf32":
         return ""
     return "rounded to tf32" if getattr(plan, "cast", False) else "truncated to tf32"
@@ -101,6 +109,7 @@ def reading(plan: Plan) -> str:
 
 def inputs_of(plan: Plan, problem: Problem, *, unbounded: bool = False) -> Inputs:
     """Return the spans of what a plan multiplies and adds."""
+    plan = of_each(plan)
     ins = plan.operation.instruction
     if ins.formats.a.kind != "float":
         return Inputs(None)

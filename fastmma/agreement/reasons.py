@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from fastmma.agreement.form import Ended, Exact, Node, StepRule, rules
-from fastmma.agreement.problem import Problem, reading
+from fastmma.agreement.problem import Problem, of_each, reading
+from fastmma.agreement.ranks import RanksPlan
 from fastmma.backends.plan import Plan
 from fastmma.numerics.arithmetic import NO_FLOOR, Arithmetic
 from fastmma.numerics.methods import METHODS
@@ -46,6 +47,8 @@ def _alignment(plan: Plan) -> str:
 
 def order_of(plan: Plan, k: int | None = None) -> str:
     """Say how a plan cuts k, and whether it leaves out some."""
+    if isinstance(plan, RanksPlan):
+        return f"{plan.order_text}; of each, {order_of(plan.each, k and k // plan.ranks)}"
     if isinstance(plan, LanesPlan):
         return str(plan.lanes)
     order: Order = getattr(plan, "order", Order())
@@ -68,7 +71,7 @@ def _promotion(plan: Plan) -> str:
 
 def _first_tile(plan: Plan) -> str:
     tile = getattr(plan, "first_tile", 0)
-    return f"what is left over of {tile} k first" if tile else "what is left over last"
+    return f"the remainder after tiles of {tile} k first" if tile else "the remainder last"
 
 
 def _ends(plan: Plan) -> str:
@@ -111,7 +114,7 @@ def differences(p: Plan, q: Plan, shown: Collection[StepRule] | None = None, k: 
     """Return in what two plans differ: ``"F = 25 against F = 24"``; of steps only what shows in some rules, where they are given."""
     found = []
     for fact, number in _FACTS:
-        one, other = (order_of(plan, k) if fact is order_of else fact(plan) for plan in (p, q))
+        one, other = (order_of(plan, k) if fact is order_of else fact(of_each(plan)) for plan in (p, q))
         hidden = shown is not None and number and len({getattr(rule, number) for rule in shown}) < 2
         if one != other and not hidden:
             found.append(f"{one or 'not'} against {other or 'not'}")
@@ -146,7 +149,8 @@ def assumed(plan: Plan, name: str, about_arithmetic: bool) -> list[str]:
     known = plan.operation.arithmetic.evidence
     if about_arithmetic and known.level in ("reported", "unknown"):
         found.append(f"what {plan.target} computes for {name} is only {known.level}: {known.source}")
-    evidence = plan.evidence if isinstance(plan, LibraryPlan) else None
+    each = of_each(plan)
+    evidence = each.evidence if isinstance(each, LibraryPlan) else None
     if evidence is not None and not evidence.is_known:
         found.append(f"the library's order for {name} is not known: {evidence}")
     return found

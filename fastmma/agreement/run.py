@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.agreement.problem import Problem
+from fastmma.agreement.ranks import RanksPlan
 from fastmma.backends.plan import Plan
 from fastmma.execution.plan import MmaPlan
 from fastmma.execution.tiles import mma
-from fastmma.isa.codes import to_codes
+from fastmma.isa.codes import from_codes, to_codes
 from fastmma.isa.formats import FORMATS
 from fastmma.products.gemm import gemm
 from fastmma.products.gemm_plan import GemmPlan
@@ -75,6 +76,10 @@ def compute(plan: Plan, problem: Problem, operands: Operands, backend: str = "nu
             for elements, name, scheme, axis in ((a, "a", plan.schemes[0], 1), (b, "b", plan.schemes[1], 0))
         )
         found = scaled_matmul(left, right, plan=plan, backend=backend, **given)
+    elif isinstance(plan, RanksPlan):
+        parts = (plan.part(rank, len(b)) for rank in range(plan.ranks))
+        results = [compute(plan.each, problem, Operands(np.ascontiguousarray(a[:, part]), b[part], {}), backend) for part in parts]
+        found = plan.add([from_codes(each, problem.result).astype(np.float32) for each in results]).astype(FORMATS[plan.out].dtype)
     else:
         assert isinstance(plan, GemmPlan | LanesPlan)
         found = gemm(a, b, plan=plan, backend=backend, **others)

@@ -9,9 +9,10 @@ from math import lcm
 import numpy as np
 
 from fastmma.agreement.build import Cell, form_of
-from fastmma.agreement.decide import decide
+from fastmma.agreement.decide import decide, is_slow
 from fastmma.agreement.form import Node
 from fastmma.agreement.problem import Problem, check_same, inputs_of, problem_of, reading
+from fastmma.agreement.ranks import RanksPlan
 from fastmma.agreement.reasons import alike, assumed, unlike
 from fastmma.agreement.run import of_cuts
 from fastmma.agreement.simplify import simplify
@@ -27,7 +28,7 @@ from fastmma.products.library_plan import LibraryPlan
 from fastmma.products.order import Order, StreamK
 
 BUDGET = 1 << 18
-_DEEPEST = 1 << 22  # K of sums of narrow formats, in search of one that steps do not keep
+_DEEPEST = 1 << 20  # K of sums of narrow formats, in search of one that steps do not keep
 
 
 @public_call
@@ -43,9 +44,9 @@ def same_bits(
 ) -> Verdict:
     """Decide whether two plans of a problem have the same bits, whatever the operands.
 
-    Both are brought to a normal form: the operations of an element's sum, without what cannot show. Where the normal forms are one, the
-    plans are equal by proof. Where they are not, operands are searched on which the plans differ; these are made small, and computed by
-    both plans.
+    Each plan is brought to a normal form: the operations of an element's sum, without those that cannot affect a bit. If the normal forms
+    are the same, the plans are equal by proof. If not, operands are searched on which the plans differ; these are made small, and both
+    plans compute them.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ def same_bits(
     c : bool
         Whether sums start from a c that is given, where no step of the epilogue takes it; those of one instruction always do.
     budget : int
-        How many elements are computed in search of a difference, at most.
+        The largest number of elements to compute in search of a difference.
 
     Returns
     -------
@@ -107,6 +108,8 @@ def _known(found: Verdict, p: Plan, q: Plan) -> Verdict:
 
 def _bare(plan: Plan) -> Plan:
     """Return a plan without its evidence."""
+    if isinstance(plan, RanksPlan):
+        return replace(plan, each=replace(plan.each, evidence=None))
     return replace(plan, evidence=None) if isinstance(plan, LibraryPlan) else plan
 
 
@@ -125,7 +128,7 @@ def _depth(p: Plan, q: Plan, problem: Problem, k: int | None) -> int | None:
         if isinstance(parts, tuple):
             wanted.add(parts[-1][1])
     if len(wanted) > 1:
-        raise OperandError(f"same_bits: the plans, or k, are for K = {' and '.join(str(each) for each in sorted(wanted))}")
+        raise OperandError(f"same_bits: the plans (and k) must have one K, but K = {' and '.join(str(each) for each in sorted(wanted))}")
     found = next(iter(wanted), None)
     chunk = PATTERNS[problem.sparse.split()[0]].chunk if problem.sparse else 1
     if found is not None and found % chunk:
@@ -135,6 +138,8 @@ def _depth(p: Plan, q: Plan, problem: Problem, k: int | None) -> int | None:
 
 def _for_every_k(p: Plan, q: Plan, problem: Problem, starts: bool, budget: int) -> Verdict:
     """Compare plans over whole periods of both, where they cut k alike; else look for a K at which they differ."""
+    if any(isinstance(plan, RanksPlan) for plan in (p, q)):
+        raise OperandError("same_bits: ranks have parts of one K: give k")
     if any(isinstance(getattr(plan, "split_k", 1), StreamK) for plan in (p, q)):
         raise OperandError("same_bits: stream-K depends on the shape of the product: give m, n and k")
     unit = _period(p, q)
@@ -199,7 +204,7 @@ def _depths(p: Plan, q: Plan, unit: int, problem: Problem) -> Iterator[int]:
     most = None if term is None else term.most
     bits = min(plan.operation.arithmetic.align_bits for plan in (p, q))
     needed = 0 if most is None else -(-(4 << min(bits, 40)) // (most * unit)) * unit
-    if 4096 < needed <= _DEEPEST:
+    if 4096 < needed <= _DEEPEST and not any(is_slow(plan) for plan in (p, q)):
         yield needed
 
 

@@ -20,6 +20,7 @@ _MOST_EDGES = 256
 _MOST_CUTS = 64
 _PATIENCE = 40  # draws after which operands whose results are infinite, or no numbers, are taken
 _DEEP = 1 << 16  # k beyond which sums alone are drawn that are as large as can be, and fewer
+_MOST_COMPILED, _MOST_EXACT = 1 << 33, 1 << 19  # multiply-adds of a search, by kernels and in exact integers
 _MOST_PLAIN = 32  # elements that are made plainer
 _MOST_TRIES = 400  # operands with fewer products
 _MOST_WORK = 1 << 25  # multiply-adds that are drawn at once
@@ -45,6 +46,7 @@ def search(pair: Pair, budget: int, seed: int = 0) -> tuple[Operands | None, int
     patience = _PATIENCE
     deep = pair.depth > _DEEP
     budget = budget * _DEEP // pair.depth if deep else budget
+    budget = min(budget, (_MOST_EXACT if pair.slow else _MOST_COMPILED) // pair.depth)
     while done < budget and patience:
         operands = draw(pair.problem, hints, rng, FULL if deep else turn)
         results = [compute(plan, pair.problem, operands) for plan in (pair.p, pair.q)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fastmma.agreement.form import PADDING, Chain, Ended, Exact, Integers, Node, Places, Promoted, Rounded, Start, StepRule, Steps, Sum
-from fastmma.agreement.spans import Span, holds, keeps, reach, sum_span
+from fastmma.agreement.spans import Span, holds, keeps, reach, span_of, sum_span
 from fastmma.isa.formats import FORMATS, Format
 
 
@@ -229,7 +229,7 @@ def _promoted(node: Promoted, inputs: Inputs) -> Simple:
 def _ended(node: Ended, inputs: Inputs) -> Simple:
     value = _simple(node.value, inputs)
     c = None if node.c is None else _simple(node.c, inputs).node
-    return Simple(Ended(node.steps, node.out, value.node, c), None, None, True)
+    return Simple(Ended(node.steps, node.out, value.node, c), span_of(FORMATS[node.out]) if node.out else None, None, True)
 
 
 _RULES: dict[type[Node], Callable[[Any, Inputs], Simple]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -116,9 +117,14 @@ def reach(rule: StepRule, count: int, term: Span, before: Span | None) -> Reache
         most = None if most is None or each.most is None else most + (times * each.most << (each.unit - unit))
     if rule.method == "fused":
         rule = _c_as_term(rule, fmt, count, spans, unit, high, most)
+    floor, align_bits, as_term = rule.emax_floor, rule.align_bits, rule.method == "fused" and rule.c_joins == "terms"
+    as_term &= rule.align_rounding != "exact"
     if rule.method == "fused" and rule.c_joins == "terms":
         rule = _aligned(rule, fmt, count, spans, unit, low, high)
         rule = _rounded(rule, fmt, count, spans, unit, low, most)
+    lifted = max(low, floor) - align_bits - unit  # aligned terms, and their sums, are multiples of that
+    if as_term and lifted > 0:
+        unit, most = unit + lifted, None if most is None else (most >> lifted) + 1
     if most is not None and not rule.is_exact:
         if rule.align_rounding not in ("rz", "exact"):  # a term may grow to a unit, which is 2**emax at most
             most = 2 * most + ((count + 1) << max(max(high, rule.emax_floor) - unit, 0))
@@ -146,15 +152,24 @@ def _c_as_term(rule: StepRule, fmt: Format, count: int, spans: list[Span], unit:
 
 def _aligned(rule: StepRule, fmt: Format, count: int, spans: list[Span], unit: int, low: int, high: int) -> StepRule:
     """Leave out a floor of exponents, or an alignment, that takes no bits."""
-    least = unit
+    least: float = unit
     alone = count == len(spans) == 1 and rule.align_bits >= spans[0].fraction
-    if alone and rule.align_rounding == rule.rounding == "rz":  # one product that is truncated twice
-        least = max(unit, fmt.emin - rule.keep_bits)
+    if alone and not rule.negative_zero:
+        least = max(unit, fmt.emin - rule.keep_bits - _bits_below(rule, spans[0].fraction))
     above = rule.emax_floor - rule.align_bits <= least
     if rule.align_rounding == "exact" or (above and (alone or high - rule.align_bits <= unit)):
         # exponents do not count where nothing is lost
         return replace(rule, align_rounding="exact", align_bits=0, emax_floor=NO_FLOOR, group=1, widened="", native_c=False)
     return replace(rule, emax_floor=NO_FLOOR) if above or rule.emax_floor <= low else rule
+
+
+def _bits_below(rule: StepRule, fraction: int) -> float:
+    """Return how many bits below the smallest result an alignment must leave of one product, so that what it takes cannot show."""
+    if rule.rounding == "rz" and rule.align_rounding in ("rz", "ro"):  # it is truncated twice
+        return int(rule.align_rounding == "ro")
+    if rule.rounding in ("rz", "rn") and rule.align_rounding != "rm":  # what loses bits is below half the smallest result, and becomes zero
+        return 1 + fraction + 1
+    return math.inf
 
 
 def _rounded(rule: StepRule, fmt: Format, count: int, spans: list[Span], unit: int, low: int, most: int | None) -> StepRule:

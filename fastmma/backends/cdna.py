@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.batches import each
 from fastmma.backends.call import Codes, Operands, Operation, whole_k
+from fastmma.backends.parameters import in_exact_sums, in_windows
 from fastmma.backends.problem import Fallback, Fallbacks, Problem
 from fastmma.isa.codes import from_codes
 from fastmma.isa.formats import Format
+from fastmma.numerics.arithmetic import Arithmetic
+
+if TYPE_CHECKING:
+    from fastmma.kernels.fused.window_panels import Steps
+
+Floats = NDArray[np.float32]
+
+
+@lru_cache(1024)
+def lane_steps(operation: Operation) -> Steps | None:
+    """Find the steps of an arithmetic in lanes, if they have them."""
+    from fastmma.kernels.fused import window_lanes, window_panels
+
+    row = operation.arithmetic
+    if in_exact_sums(operation):
+        return window_panels.Steps(row.terms, exact=True) if row.terms in window_lanes.EXACT_TERMS else None
+    if not in_windows(operation) or (row.align_bits, row.join_bits) != (window_lanes.ALIGN_BITS, window_lanes.JOIN_BITS):
+        return None
+    ways = _ways(row)
+    return window_panels.Steps(row.terms // ways, ways) if (row.terms, ways) in window_lanes.WINDOWS else None
+
+
+def _ways(row: Arithmetic) -> int:
+    """Count the windows of a step."""
+    return 2 if row.c_joins == "halves" else 1
 
 
 def _values(codes: Codes, fmt: Format, dtype: Any) -> NDArray[Any]:
@@ -26,24 +53,26 @@ def windows(operation: Operation, operands: Operands, d: Codes, threads: int) ->
     from fastmma.kernels.fused import windows as compiled
 
     row, formats = operation.arithmetic, operation.instruction.formats
-    p = compiled.Windows(row.terms, row.align_bits, row.join_bits, 2 if row.c_joins == "halves" else 1)
+    p = compiled.Windows(row.terms, row.align_bits, row.join_bits, _ways(row))
     for one, out in each(operands, d.view(np.float32)):
         x, y = (compiled.numbers(_values(codes, fmt, np.float64), fmt.emin) for codes, fmt in ((one.a, formats.a), (one.b, formats.b)))
         compiled.multiply(p, x, y, None if one.c is None else one.c.view(np.float32), out, threads)
 
 
-def windows_in_lanes(problem: Problem, operands: Operands, out: Codes, threads: int) -> Fallbacks:
-    """Compute "fused" where c joins sums of 8 products, but for products that are out of reach, and rows with infinities or NaNs."""
-    from fastmma.kernels.fused import window_lanes
-    from fastmma.kernels.fused import windows as compiled
+def steps_in_lanes(problem: Problem, operands: Operands, out: Codes, threads: int) -> Fallbacks:
+    """Compute "fused" to nearest, but for products that are out of reach, and rows whose sums are not known or are no numbers."""
+    from fastmma.kernels.fused import window_lanes, window_panels
 
-    formats, fallbacks = problem.operation.instruction.formats, list[Fallback]()
+    operation, fallbacks = problem.operation, list[Fallback]()
+    how, formats = lane_steps(operation), operation.instruction.formats
+    assert how is not None
     for index, (one, results) in enumerate(each(operands, out.view(np.float32))):
-        x, y = (compiled.numbers(_values(codes, fmt, np.float64), fmt.emin) for codes, fmt in ((one.a, formats.a), (one.b, formats.b)))
+        x = window_panels.packed_rows(how, _values(one.a, formats.a, np.float64), formats.a.emin, threads)
+        y = window_panels.packed_columns(how, _values(one.b, formats.b, np.float64), formats.b.emin, threads)
         rows: slice | NDArray[np.intp] = slice(None)
-        if window_lanes.reaches(x, y):
-            results[...] = window_lanes.multiply(x, y, None if one.c is None else one.c.view(np.float32), threads)
-            rows = np.flatnonzero(~np.isfinite(results).all(axis=1))
+        if window_lanes.reaches(how, x, y):
+            c = None if one.c is None else one.c.view(np.float32)
+            rows = np.flatnonzero(window_lanes.multiply(how, x, y, c, results, threads))
         if isinstance(rows, slice) or len(rows):
             fallbacks.append(Fallback(slice(index, index + 1), rows, slice(None)))
     return fallbacks
@@ -65,14 +94,32 @@ def _without_subnormals(values: NDArray[np.float32], smallest: float) -> NDArray
     return values
 
 
+def _tree_operands(
+    operation: Operation, one: Operands, shape: tuple[int, ...]
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    """A, B and c of one product, without subnormals."""
+    formats = operation.instruction.formats
+    x, y = (_without_subnormals(_values(codes, fmt, np.float32), 2.0**fmt.emin) for codes, fmt in ((one.a, formats.a), (one.b, formats.b)))
+    return x, y, np.zeros(shape, np.float32) if one.c is None else _without_subnormals(one.c.view(np.float32).copy(), 2.0**-126)
+
+
 def trees(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     """Compute "f32-tree"."""
     from fastmma.kernels.fma import trees as compiled
 
-    formats = operation.instruction.formats
     for one, out in each(whole_k(operation.instruction, operands), d.view(np.float32)):
-        x, y = (
-            _without_subnormals(_values(codes, fmt, np.float32), 2.0**fmt.emin) for codes, fmt in ((one.a, formats.a), (one.b, formats.b))
-        )
-        c = np.zeros(out.shape, np.float32) if one.c is None else _without_subnormals(one.c.view(np.float32).copy(), 2.0**-126)
-        compiled.multiply(operation.arithmetic.terms, x, y, c, out, threads)
+        compiled.multiply(operation.arithmetic.terms, *_tree_operands(operation, one, out.shape), out, threads)
+
+
+def tree_panels(problem: Problem, operands: Operands, d: Codes, threads: int) -> Fallbacks:
+    """Compute "f32-tree" of large products, but for those with sums that may be subnormal."""
+    from fastmma.kernels.fma import trees as compiled
+
+    operation, fallbacks, every = problem.operation, list[Fallback](), slice(None)
+    for index, (one, out) in enumerate(each(whole_k(operation.instruction, operands), d.view(np.float32))):
+        x, y, c = _tree_operands(operation, one, out.shape)
+        if compiled.reaches(x, y):
+            compiled.by_panels(operation.arithmetic.terms, x, y, c, out, threads)
+        else:
+            fallbacks.append(Fallback(slice(index, index + 1), every, every))
+    return fallbacks

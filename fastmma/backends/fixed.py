@@ -9,6 +9,7 @@ from fastmma.backends import route
 from fastmma.backends.call import Operation
 from fastmma.backends.holds import blocks_of, cpu
 from fastmma.backends.problem import Extents, Problem, Strides
+from fastmma.kernels.params import PartsOfK
 
 if TYPE_CHECKING:
     from fastmma.kernels.sums.epilogue import EpilogueForm
@@ -24,6 +25,7 @@ class Form(NamedTuple):
     a: tuple[int, int, int]
     b: tuple[int, int, int]
     start: bool  # whether sums start from f32 numbers (products, M, N), C-contiguous
+    parts: PartsOfK | None = None  # where k is cut
 
 
 class Fixed(Protocol):
@@ -38,7 +40,8 @@ def fixed_product(operation: Operation, form: Form, epilogue: EpilogueForm | Non
     extents = Extents(form.products, form.rows, form.columns, form.depth)
     ins = operation.instruction
     scaled, stored, finished = bool(ins.scale_vec_size), bool(ins.sparse), epilogue is not None
-    problem = Problem(operation, extents, Strides(form.a, form.b), form.start, scaled, stored, finished=finished)
+    parts = 1 if form.parts is None else len(form.parts.stops)
+    problem = Problem(operation, extents, Strides(form.a, form.b), form.start, scaled, stored, finished=finished, parts=parts)
     fit = (name for name in _KERNELS if not route.refusal(route.row_named(name).row, problem, threads, "forms"))
     return next((_KERNELS[name](problem, form, epilogue) for name in fit), None)
 
@@ -62,4 +65,15 @@ def _bytes(problem: Problem, form: Form, _epilogue: EpilogueForm | None) -> Fixe
     return int8.fixed(kinds, form[1:4], form.a[1:], form.b[1:], form.start)
 
 
-_KERNELS: dict[str, Callable[[Problem, Form, EpilogueForm | None], Fixed]] = {"blocks of a form": _blocks, "bytes of a form": _bytes}
+def _chains(_problem: Problem, form: Form, epilogue: EpilogueForm | None) -> Fixed:
+    from fastmma.kernels.fma import fixed
+
+    parts = form.parts or PartsOfK(tuple(range(form.depth)), (form.depth,), ())
+    return fixed.FixedChains(fixed.ChainForm(form.products, form.rows, form.columns, form.a, form.b, parts), epilogue)
+
+
+_KERNELS: dict[str, Callable[[Problem, Form, EpilogueForm | None], Fixed]] = {
+    "blocks of a form": _blocks,
+    "bytes of a form": _bytes,
+    "chains of a form": _chains,
+}

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastmma.backends.call import Operation
+from fastmma.backends.cdna import lane_steps
 from fastmma.backends.parameters import (
     element_of,
     element_specs,
@@ -173,13 +174,8 @@ def _in_window(problem: Problem) -> bool:
     return in_kernels(operation.arithmetic) and products.fits_window(general_parameters(operation), a, b)
 
 
-def _in_window_lanes(problem: Problem) -> bool:
-    from fastmma.kernels.fused import window_lanes
-
-    row = problem.operation.arithmetic
-    numbers = (row.c_joins, row.terms, row.align_bits, row.join_bits)
-    usual = numbers == ("sum", window_lanes.TERMS, window_lanes.ALIGN_BITS, window_lanes.JOIN_BITS)
-    return usual and not portable_only() and in_windows(problem.operation)
+def _in_step_lanes(problem: Problem) -> bool:
+    return not portable_only() and lane_steps(problem.operation) is not None
 
 
 def _unknown(problem: Problem) -> bool:
@@ -190,6 +186,7 @@ def _unknown(problem: Problem) -> bool:
 BLOCKS = Holds("1 <= K <= 4096, steps that fill units of 8 to 64 k, sums exact in float lanes", _in_blocks)
 FORM = Holds("f32 sums of a GPU's arithmetic, in blocks", _of_form)
 BYTES = Holds("8-bit integers with adjacent rows or columns, sums that wrap", _bytes_of_form)
+STEPS_OF_ONE = Holds("one k an instruction", lambda problem: problem.operation.instruction.k == 1)
 REGISTERS = Holds("dense, of whole blocks, C and D as sums are kept", _in_registers)
 SPARSE = Holds("f32 sums of at least 16 products a step, which lose no bits at a step's start", _sparse)
 IN_PLACE = Holds("codes as they are multiplied, rows or columns of B adjacent, sums exact in float lanes", _in_place)
@@ -207,7 +204,7 @@ GENERAL = Holds(
     "steps of which c is a term, nothing rounded down, nothing flushed", lambda problem: in_kernels(problem.operation.arithmetic)
 )
 WINDOWS = Holds("f32 sums to nearest that c joins", lambda problem: in_windows(problem.operation))
-WINDOW_LANES = Holds("f32 sums to nearest that c joins, of 8 products truncated at 24 bits and joined at 31", _in_window_lanes)
+STEP_LANES = Holds("f32 sums to nearest that c joins, as CDNA3 has them, or exact ones of 2 or 4 products and c", _in_step_lanes)
 EXACT_SUMS = Holds("f32 sums to nearest of at most 4 products and c", lambda problem: in_exact_sums(problem.operation))
 REFERENCE = Holds("what no kernel knows", _unknown)
 NEAREST = Holds("rounding to nearest", lambda problem: problem.operation.instruction.rounding == "rn")

@@ -22,7 +22,7 @@ class Plan:
     instruction : str
         The opcode.
     arithmetic : Arithmetic, optional
-        One of your own in place of the target's; given by name.
+        Your own arithmetic instead of the target's; given by name.
 
     Raises
     ------

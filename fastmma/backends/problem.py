@@ -45,6 +45,7 @@ class Problem(NamedTuple):
     stored: bool  # whether A is sparse, and stored without its zeros
     promoted: int = 0  # k of a sum from zero that joins a total; 0 where there is none
     finished: bool = False  # whether steps of an epilogue follow
+    parts: int = 1  # of k, whose sums are joined
 
 
 class Fallback(NamedTuple):

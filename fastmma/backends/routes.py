@@ -52,8 +52,9 @@ _SOME = {"products": (1, ANY), "work": (1, ANY)}
 _SINGLE = ({"products": (2, ANY), "instructions": (0, 1)},)
 _MANY = ({"products": (2, ANY)},)
 _SOME_SINGLE = ({**_SINGLE[0], "work": (1, ANY)},)
+_WHOLE_K = {"parts of k": (1, 1)}
 _FEW = {"threads": (1, 1), "results of all": (1, 1 << 16), "products": (0, 1 << 10)}
-_ONE_SUM = {"products": (1, 1), "epilogues": (0, 0)}
+_ONE_SUM = {"products": (1, 1), "epilogues": (0, 0), **_WHOLE_K}
 _THIN = (
     {"bytes of a code in place": (2, 4), "lines": (1, 8), "codes in place": (1 << 20, ANY), "results across": (64, ANY), "k": (64, ANY)},
     {
@@ -84,9 +85,8 @@ ROUTES = (
         holds.FORM,
         (
             # one thread is done with these before others would have begun
-            {"work of all": (1, 1 << 19), "results of all": (1, 1 << 16), "products": (0, 1 << 10)},
-            {**_FEW, "work of all": (1, 1 << 21)},
-            {**_FEW, "products": (1, 1), "codes of the larger operand": (1, 1 << 16)},
+            {**_WHOLE_K, "work of all": (1, 1 << 19), "results of all": (1, 1 << 16), "products": (0, 1 << 10)},
+            {**_WHOLE_K, "threads": (1, 1), "work of all": (1, 1 << 25), "results of all": (1, 1 << 17), "products": (0, 1 << 10)},
         ),
         cost=66,
     ),
@@ -104,6 +104,21 @@ ROUTES = (
         ),
         fallback="",
         cost=5,
+    ),
+    Route(
+        "chains of a form",
+        "forms",
+        "fma/fixed.py",
+        "CHAINS",
+        _FROM_C,
+        False,
+        holds.STEPS_OF_ONE,
+        (
+            {"work of all": (1, 1 << 21), "results of all": (1, 1 << 18), "products": (0, 1 << 10)},
+            {"threads": (1, 1), "work of all": (1, 1 << 25), "results of all": (1, 1 << 19), "products": (0, 1 << 10)},
+        ),
+        fallback="",
+        cost=19,
     ),
     Route("registers", "registers", "fused/batch.py", "FUSED", _FUSED, False, holds.REGISTERS, cost=66),
     Route(
@@ -198,9 +213,10 @@ ROUTES = (
     Route("portable", "products", "fused/portable.py", "", _FUSED, False, holds.ENVELOPE, fallback="", cost=170),
     Route("general in a window", "products", "general/window.py", "", _BOTH, None, holds.WINDOW, fallback="", cost=760),
     Route("general", "products", "general/digits.py", "", _BOTH, None, holds.GENERAL, fallback="", cost=1100),
-    Route("windows in lanes", "products", "fused/window_lanes.py", "WINDOWS", _FUSED, False, holds.WINDOW_LANES, _LARGE, cost=190),
+    Route("steps in lanes", "products", "fused/window_lanes.py", "WINDOWS", _FUSED, False, holds.STEP_LANES, _LARGE, cost=110),
     Route("windows", "products", "fused/windows.py", "", _FUSED, False, holds.WINDOWS, fallback="", cost=740),
     Route("exact sums", "products", "fused/exact.py", "", _FUSED, False, holds.EXACT_SUMS, fallback="", cost=1000),
+    Route("tree panels", "products", "fma/chains.py", "CHAINS", ("f32-tree",), False, holds.ALL, _LARGE, cost=40),
     Route("trees", "products", "fma/trees.py", "", ("f32-tree",), False, holds.ALL, fallback="", cost=120),
     Route("f64 panels", "products", "fma/chains.py", "CHAINS", ("f64-fma",), False, holds.NEAREST, _LARGE, fallback="", cost=43),
     Route("f64 tiles", "products", "fma/f64.py", "", ("f64-fma",), False, holds.ALL, _SINGLE, fallback="", cost=300),

@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         return _fail("standard output is closed; redirect it to a file, or to /dev/null")
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    if any("\0" in each for each in given):  # no shell passes one, and Typer asks the system for the file
+    if any("\0" in each for each in given):  # no shell passes one, and the system is asked for files of such names
         return _fail("an argument holds a null character")
     try:
         return _run(given)

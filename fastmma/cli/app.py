@@ -84,6 +84,21 @@ class Commands(click.Group):
         command: click.Command = getattr(import_module(f"fastmma.cli.{module}"), function)
         return command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments begin with.
+
+        Raises
+        ------
+        UsageError
+            If there is none; the message names the nearest one.
+        """
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, 1)
+            ctx.fail(f"there is no command {args[0]!r}; " + (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COMMANDS)}"))
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a line for each command without importing it."""
         with formatter.section("Commands"):

@@ -110,7 +110,9 @@ def _time(seconds: float) -> str:
 @click.option("--size", "sizes", multiple=True, metavar="MxNxK", help=f"By default {_SIZE}.")
 @click.option("--target", "targets", multiple=True, help=f"The GPU; by default {' and '.join(_GPUS)}.")
 @click.option("--threads", type=int, multiple=True, help="By default 1, and all cores.")
-@click.option("--rounds", type=click.IntRange(min=1, max=1000), default=5, help="Of which the median counts; all libraries take turns.")
+@click.option(
+    "--rounds", type=click.IntRange(min=1, max=1000), default=5, help="Rounds, of which the median counts; all libraries take turns."
+)
 @click.option("--peer", "peers", multiple=True, help=f"{', '.join(_NAMES)}, or none; by default all that are installed.")
 @click.option("--format", "chosen", default="text", help=f"{', '.join(_FORMATS)}.")
 @parameters.as_json
@@ -126,7 +128,7 @@ def bench(
     as_json: bool,
     plot: Path | None,
 ) -> None:
-    """Measure products, and other libraries beside them, in multiply-adds a second.
+    """Measure the speed of products, and of other libraries, in multiply-adds per second.
 
     Families, sizes, targets, threads and peers may be given more than once; every combination is measured. A slow peer computes a part of
     the product. The last column is the share of a peer's results that equal fastmma's.

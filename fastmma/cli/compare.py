@@ -13,6 +13,7 @@ from fastmma.cli import parameters
 from fastmma.cli.choices import changed, choices_of
 from fastmma.cli.inputs import as_elements, parse_tile, read_result
 from fastmma.cli.operands import read_more
+from fastmma.cli.table import print_text
 from fastmma.explanation.comparison import compare as compare_results
 from fastmma.host.errors import OperandError
 from fastmma.isa.formats import format_of
@@ -62,7 +63,9 @@ def compare(
     size = parse_tile(tile)
     if against is None:
         if len(files) != 2:
-            raise OperandError(f"give two files with results, or operands and --against GPU, FILE or CHOICES; not {len(files)} without it")
+            raise OperandError(
+                f"without --against, give two files with results, not {len(files)}; --against names what a product is compared with"
+            )
         d, other = (_result(path, types) for path in files)
     else:
         target, choice = target_named(target), (instruction, types, dtype)
@@ -75,7 +78,10 @@ def compare(
         else:
             other = gemm(arrays["a"], arrays["b"], **changed(against, options, choice, arrays))
     found = compare_results(d, other, tile=size)
-    click.echo(found.json() if as_json else str(found))
+    if as_json:
+        click.echo(found.json())
+    else:
+        print_text(str(found))
     if found.different:
         raise click.exceptions.Exit(1)
 

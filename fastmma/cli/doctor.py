@@ -56,15 +56,15 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
 def _check_options(kernels: bool, markdown: bool, route: bool, of_route: list[str]) -> None:
     """Refuse options that nothing would read."""
     if kernels and route:
-        raise click.BadParameter("--kernels prints the table of kernels, --route the kernel of one product: give one of them")
+        raise click.BadParameter("--kernels prints the table of kernels, --route the kernel of one product: give only one of them")
     if markdown and not kernels:
         raise click.BadParameter("--markdown is for the table of kernels: give it with --kernels")
     if of_route and not route:
-        raise click.BadParameter(f"{' and '.join(of_route)} {'tell' if len(of_route) > 1 else 'tells'} of a product: give --route MxNxK")
+        raise click.BadParameter(f"{' and '.join(of_route)} {'belong' if len(of_route) > 1 else 'belongs'} to --route MxNxK: give both")
 
 
 @click.command()
-@click.option("--route", metavar="MxNxK", help="Say instead which kernel computes such a product.")
+@click.option("--route", metavar="MxNxK", help="Instead, say which kernel computes such a product.")
 @click.option("--type", "types", help="Of --route: the types of A and B; by default f16.")
 @click.option("--instruction", help="Of --route, in place of --type.")
 @click.option("--target", help="Of --route: the GPU; by default H100.")
@@ -80,7 +80,7 @@ def doctor(
     markdown: bool,
     as_json: bool,
 ) -> None:
-    """Print what this machine has: CPU path, cache, GPU, libraries, variables; and try one product. Attach it to a report of a fault."""
+    """Print what this machine has: CPU path, cache, GPU, libraries, variables; and try one product. Attach the output to a bug report."""
     of_route = [("--type", types), ("--instruction", instruction), ("--target", target)]
     _check_options(kernels, markdown, route is not None, [name for name, given in of_route if given is not None])
     if kernels:

@@ -14,6 +14,7 @@ from fastmma.cli import parameters
 from fastmma.cli.choices import changed, choices_of
 from fastmma.cli.operands import read_more
 from fastmma.cli.registers import Given, words_of
+from fastmma.cli.table import print_text
 from fastmma.execution.plan import MmaPlan
 from fastmma.explanation.explain import explain as explain_product
 from fastmma.explanation.explain import explain_operands
@@ -51,10 +52,10 @@ _SHOWN: dict[str, Callable[[Explanation, Range], str]] = {
 
 @click.command(epilog=EXAMPLES)
 @click.argument("files", nargs=-1, type=parameters.PATH)
-@click.option("--row", type=click.IntRange(min=0), default=0, help="Of the element of D.")
-@click.option("--col", type=click.IntRange(min=0), default=0, help="Of the element of D.")
+@click.option("--row", type=click.IntRange(min=0), default=0, help="Row of the element of D.")
+@click.option("--col", type=click.IntRange(min=0), default=0, help="Column of the element of D.")
 @parameters.target
-@click.option("--against", help="Another GPU, or other choices as in --plan, to stand beside it.")
+@click.option("--against", help="What to compare with: another GPU, or other choices as in --plan.")
 @click.option("--type", "types", help="Format of A and B in files, such as f16 or e4m3,e5m2.")
 @parameters.accumulate
 @parameters.instruction
@@ -120,7 +121,11 @@ def explain(
     chosen = _range(k)
     if picture is not None:
         found.picture(picture, chosen)
-    click.echo(_SHOWN["json" if as_json else fmt](found, chosen).rstrip("\n"))
+    shown = _SHOWN["json" if as_json else fmt](found, chosen).rstrip("\n")
+    if fmt == "text" and not as_json:
+        print_text(shown)
+    else:
+        click.echo(shown)
 
 
 def _range(text: str | None) -> Range:

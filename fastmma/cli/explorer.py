@@ -23,7 +23,7 @@ PAGES: dict[str, Callable[[], str]] = {"explorer": explorer_page, "sum": sum_pag
 def explorer(output: Path, page: str, as_json: bool) -> None:
     """Write the explorer: one HTML file that shows every layout, and sums as bars of bits, in any browser, without a network.
 
-    The page "sum" shows what two GPUs make of the same numbers.
+    The page "sum" shows how two GPUs add the same numbers.
     """
     write_text(output, PAGES[page]())
     if as_json:

@@ -20,7 +20,7 @@ from fastmma.cli.accuracy import BYTES, Comparison
 from fastmma.cli.choices import choices_of
 from fastmma.cli.operands import read_operands
 from fastmma.cli.progress import Bar
-from fastmma.cli.table import print_json
+from fastmma.cli.table import print_json, print_wrapped
 from fastmma.host.errors import InstructionError, OperandError
 from fastmma.host.files import written
 from fastmma.host.memory import check_fits
@@ -38,6 +38,7 @@ from fastmma.products.gemm_choice import gemm_plan
 _WORK = {"numba": 1 << 33, "reference": 1 << 16, "cupy-emulate": 1 << 40}
 _LEAST = {"numba": 256, "reference": 16}
 _COMPARED_ROWS = 256
+_INDENT = " " * 13  # of lines below the first
 _OTHER_PRODUCT = {"alpha", "beta", "activation"}  # choices of a plan with which a result is not compared
 
 
@@ -76,33 +77,37 @@ def _errors(found: dict[str, Any]) -> str:
     return f"‖d - x‖ / ‖x‖ = {_number(found['relative_error'])} (x in float64); |d - x| / |x| of an element: {each}"
 
 
+def _say(line: str) -> None:
+    print_wrapped(line, _INDENT)
+
+
 def _print(report: dict[str, Any]) -> None:
     m, n, k = report["shape"]
-    click.echo(f"{report['instruction']} on {report['target']}")
-    click.echo(f"arithmetic   {report['numerics']} ({report['evidence']['level']}: {report['evidence']['source']})")
+    print_wrapped(f"{report['instruction']} on {report['target']}", _INDENT)
+    _say(f"arithmetic   {report['numerics']} ({report['evidence']['level']}: {report['evidence']['source']})")
     if report["elsewhere"]:
-        click.echo(f"elsewhere    {report['elsewhere']}")
+        _say(f"elsewhere    {report['elsewhere']}")
     click.echo(f"size         M = {m}, N = {n}, K = {k}")
     click.echo(f"time         {report['seconds']:.3f} s with threads = {report['threads']}, {report['gmacs']:.2f} GMAC/s")
     click.echo(f"start-up     {report['startup_seconds']:.2f} s to load or compile the kernels")
     if "error" in report:
         error = report["error"]
-        click.echo(f"error        {_errors(error)}")
+        _say(f"error        {_errors(error)}")
         if report["not_finite"]:
             click.echo(f"not finite   {report['not_finite']} of {report['results']} results")
     if "ieee_f32" in report:
         ieee = report["ieee_f32"]
         share = 100 * ieee["different"] / max(report["results"], 1)
-        click.echo(f"IEEE f32     {ieee['different']} of {report['results']} results differ ({share:.1f} %) from {ieee['rule']};")
-        click.echo(f"             its error: {_errors(ieee)}")
+        _say(f"IEEE f32     {ieee['different']} of {report['results']} results differ ({share:.1f} %) from {ieee['rule']};")
+        _say(f"{_INDENT}its error: {_errors(ieee)}")
     if report["output"]:
         click.echo(f"output       {report['output']}")
 
 
 @click.command()
 @click.argument("files", nargs=-1, type=parameters.PATH)
-@click.option("--random", "size", metavar="MxNxK", help="Random operands of this size in place of files.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the random numbers.")
+@click.option("--random", "size", metavar="MxNxK", help="Random operands of this size instead of files.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the random numbers.")
 @click.option("--distribution", default="normal", help="normal, uniform, positive, wide (exponents) or bits (any code).")
 @click.option("--type", "types", help="Format of A and B, such as f16 or e4m3,e5m2. Floats are rounded to it; raw bytes are viewed.")
 @parameters.accumulate
@@ -111,8 +116,8 @@ def _print(report: dict[str, Any]) -> None:
 @parameters.threads
 @parameters.plan
 @click.option("--promote-every", type=int, help="Add partial sums of that many k outside the tensor core.")
-@click.option("--split-k", type=int, default=1, help="Parts of k accumulated separately.")
-@click.option("--arithmetic", "own", default="", help="Changes of the target's, such as align_bits=20,rounding=rn.")
+@click.option("--split-k", type=int, default=1, help="Parts of k that are accumulated separately.")
+@click.option("--arithmetic", "own", default="", help="Changes of the target's arithmetic, such as align_bits=20,rounding=rn.")
 @click.option(
     "--backend", default="numba", help="numba, reference, cupy (the real tensor cores) or cupy-emulate (the emulator on any GPU)."
 )
@@ -159,7 +164,7 @@ def gemm(
     options: dict[str, Any] = {"instruction": ins, "target": target, "promote_every": promote_every, "split_k": split_k}
     chosen = {} if plan is None else choices_of(plan)
     if compare and not _OTHER_PRODUCT.isdisjoint(chosen):
-        raise OperandError(f"with {', '.join(sorted(_OTHER_PRODUCT & chosen.keys()))} the result is not a @ b + c: give --no-compare")
+        raise OperandError(f"with {', '.join(sorted(_OTHER_PRODUCT & chosen.keys()))} the result differs from a @ b + c: give --no-compare")
     planned = gemm_plan(a, b, c, **{**options, "arithmetic": changed_row, **chosen})
     options = {"plan": planned, "threads": count, "backend": backend}
     options |= {name: chosen[name] for name in ("alpha", "beta") if name in chosen}

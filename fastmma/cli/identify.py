@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastmma.cli import parameters
 from fastmma.cli.inputs import as_elements, formats_of, read_result
-from fastmma.cli.table import print_json
+from fastmma.cli.table import print_json, print_text
 from fastmma.host.errors import OperandTypeError
 from fastmma.isa.formats import Format, format_of
 from fastmma.verification.identify import Match
@@ -45,7 +45,7 @@ def _row(match: Match) -> dict[str, object]:
 @click.option("--beta", type=float, default=1.0, help="Factor of c.")
 @click.option("--type", "types", help="Format of A and B, such as bf16 or e4m3,e5m2, where files hold raw bytes.")
 @click.option("--result", help="Format of D, C and the bias, where files hold raw bytes.")
-@click.option("--target", multiple=True, help="A GPU that comes into question; by default one of each kind. Repeat it.")
+@click.option("--target", multiple=True, help="A GPU to try; by default one of each kind. May be given several times.")
 @click.option("--most", type=click.IntRange(min=1), default=3, help="Plans to print.")
 @parameters.as_json
 def identify(
@@ -75,7 +75,7 @@ def identify(
         print_json([_row(match) for match in found])
     else:
         for match in found:
-            click.echo(f"{match}\n")
+            print_text(f"{match}\n\n")
         if not found or found[0].share < 1:
             click.echo("no plan that is tried gives every bit")
     if not found or found[0].share < 1:

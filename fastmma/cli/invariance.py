@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from fastmma.agreement.gpus import compare_gpus
-from fastmma.agreement.invariance import LAYOUTS, LEAST_RATE, PRESETS
 from fastmma.agreement.invariance import invariance as find
+from fastmma.agreement.layer import CUTS, LAYOUTS, LEAST_RATE, PRESETS
+from fastmma.agreement.ranks import ALL_REDUCES, RING
 from fastmma.agreement.table import plans_of, reasons_of, rows_of, verdicts
 from fastmma.cli import parameters
-from fastmma.cli.inputs import parse_size
-from fastmma.cli.table import print_json, print_markdown
+from fastmma.cli.table import print_json, print_markdown, print_text
 from fastmma.host.errors import OperandError
 from fastmma.verification.cublas_requests import read_rows
 
@@ -40,6 +40,10 @@ _ROWS = "Numbers of rows: single ones, ranges, and ranges with a step, such as 1
 @_preset
 @_bias
 @_least_rate
+@click.option("--stack", type=click.IntRange(min=1), default=1, help="Products of a call, as of torch.bmm.")
+@click.option("--ranks", type=click.IntRange(min=1), default=1, help="GPUs that share the product.")
+@click.option("--cut", default="k", help=f"What ranks share: {', '.join(CUTS)}.")
+@click.option("--all-reduce", default=RING, help=f"How ranks that share k add their results: {', '.join(ALL_REDUCES)}.")
 @parameters.as_json
 def invariance(
     n: int,
@@ -51,6 +55,10 @@ def invariance(
     preset: str,
     bias: bool,
     least_rate: float,
+    stack: int,
+    ranks: int,
+    cut: str,
+    all_reduce: str,
     as_json: bool,
 ) -> None:
     """Tell which numbers of rows of a layer share their bits; the exit status is 1 if some differ, and 3 if some are not known.
@@ -58,12 +66,13 @@ def invariance(
     N is the columns of the result (outputs of a layer), K the length of the sums (its inputs).
     """
     options = {"dtype": types, "layout": layout, "preset": preset, "bias": bias, "least_rate": least_rate}
+    options |= {"stack": stack, "ranks": ranks, "cut": cut, "all_reduce": all_reduce}
     found = find(n, k, target=target, rows=_rows(rows), **options)  # type: ignore[arg-type]
     if as_json:
         groups = [[[each.start, each.stop] for each in group] for group in found.groups]
         print_json({"n": n, "k": k, "type": found.dtype, "gpu": found.gpu, "groups": groups, "unknown": _pairs(found.unknown)})
     else:
-        click.echo(str(found))
+        print_text(str(found))
     _leave(found.is_invariant)
 
 
@@ -71,7 +80,7 @@ def invariance(
 @click.argument("gpu", required=False)
 @click.argument("other", required=False)
 @click.option("--model", type=parameters.PATH, help="A folder with a model's config or tensors, whose linear layers are compared.")
-@click.option("--layer", multiple=True, help="A layer as NxK, outputs by inputs; repeat it.")
+@click.option("--layer", multiple=True, help="A layer as NxK, outputs by inputs; may be given several times.")
 @_types
 @click.option("--rows", default="1-128,192-4096:64", help=_ROWS)
 @_layout
@@ -110,10 +119,10 @@ def agree(
         one, second = (find(n, k, target=name, rows=counts, **options) for name in (gpu, other))  # type: ignore[arg-type]
         found.append(compare_gpus(one, second))
         if not as_json:
-            click.echo(str(found[-1]))
+            print_text(str(found[-1]))
             shown = next((verdict for verdict in found[-1].verdicts if verdict.equal is False), None)
             if shown is not None:
-                click.echo(f"    {shown}".replace("\n", "\n    "))
+                print_text(f"    {shown}".replace("\n", "\n    "))
     if as_json:
         print_json(
             [{"n": each.n, "k": each.k, **{name: _pairs(getattr(each, name)) for name in ("same", "differ", "unknown")}} for each in found]
@@ -147,10 +156,17 @@ def _rows(text: str) -> list[int]:
     return found
 
 
+def _layer(text: str) -> tuple[int, int]:
+    n, _, k = text.partition("x")
+    if not (n.isdecimal() and k.isdecimal() and int(n) and int(k)):
+        raise OperandError(f"--layer takes outputs by inputs, such as 4096x14336, not {text!r}")
+    return int(n), int(k)
+
+
 def _layers(model: Path | None, named: Sequence[str]) -> list[tuple[int, int]]:
     from fastmma.study.linear_layers import linear_layers
 
-    found = [parse_size(f"1x{text}", "--layer")[1:] for text in named]
+    found = [_layer(text) for text in named]
     found += [] if model is None else linear_layers(model)
     if not found:
         raise OperandError("agree needs --model or --layer")

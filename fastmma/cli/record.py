@@ -59,7 +59,7 @@ def record(
 
     FOLDER is where a folder named after the target is made; with --cublas, the .npz file to write.
 
-    With --hip: of an AMD GPU. No AMD GPU was at hand to try it.
+    With --hip: record an AMD GPU. This has not run on one yet.
 
     With --cublas: ask its cuBLASLt which kernels it would run for a model, or for a file of shapes, and write a plan book.
     """

@@ -13,17 +13,18 @@ import click
 from fastmma.cli import parameters
 from fastmma.cli.inputs import parse_size
 from fastmma.cli.progress import watched
-from fastmma.cli.table import print_json, print_table
+from fastmma.cli.table import print_json, print_table, print_wrapped
 from fastmma.host.errors import BackendError, OperandError
 from fastmma.host.files import write_text
-from fastmma.study.conclusion import conclusion
+from fastmma.study.answers import answer
 from fastmma.study.grid import SAMPLE, Case, Grid, case_of
+from fastmma.study.groups import grouped
 from fastmma.study.layer_report import caption, format_table, layer_table
 from fastmma.study.layered import layered
 from fastmma.study.pictures import save
 from fastmma.study.presets import LAYERS, PRESETS, preset_of
 from fastmma.study.records import CSV, JSON_LINES, Results
-from fastmma.study.report import grouped, markdown, summary
+from fastmma.study.report import markdown, summary
 from fastmma.study.runner import run
 
 REPORT = "report.md"
@@ -55,11 +56,9 @@ def _tensors(inputs: Sequence[str], activations: Sequence[str]) -> list[Any]:
 
 
 def _conclude(results: Results) -> None:
-    """Say what a study of layers found."""
-    for table in layered(results):
-        for sentence in conclusion(table):
-            click.echo(sentence)
-        click.echo()
+    """Say what a study found."""
+    for sentence in answer(results):
+        print_wrapped(sentence)
 
 
 def _command(preset: str | None, own: dict[str, Any], seeds: tuple[int, ...], sample: int, transposed: bool | None, output: Path) -> str:
@@ -101,18 +100,20 @@ def _print(results: Results) -> None:
 @click.command()
 @click.argument("model", required=False)
 @click.option("--preset", help=f"A study with a name: {', '.join(PRESETS)}.")
-@click.option("--output", type=parameters.PATH, help="A folder for the report, the table and the pictures; a study goes on there.")
+@click.option(
+    "--output", type=parameters.PATH, help="A folder for the report, the table and the pictures; an interrupted study continues there."
+)
 @click.option("--format", "formats", multiple=True, help="Such as e4m3, nvfp4 or mxfp4:even (a rule); or two, as A,B.")
 @click.option("--target", "targets", multiple=True, help="The GPU, or ieee-f32.")
 @click.option("--shape", "shapes", multiple=True, metavar="MxNxK", help=f"By default {_SHAPE}.")
 @click.option("--distribution", "distributions", multiple=True, help="normal, uniform, positive, lognormal or outliers.")
 @click.option("--promote-every", type=click.IntRange(min=0), multiple=True, help="Of k; 0 for never.")
-@click.option("--split-k", type=click.IntRange(min=1), multiple=True, help="Parts of k accumulated separately.")
+@click.option("--split-k", type=click.IntRange(min=1), multiple=True, help="Parts of k that are accumulated separately.")
 @click.option(
     "--arithmetic",
     "arithmetics",
     multiple=True,
-    help="Changes of the target's, such as align_bits=20,rounding=rn; the empty text has none.",
+    help="Changes of the target's arithmetic, such as align_bits=20,rounding=rn; an empty text changes nothing.",
 )
 @click.option(
     "--input",
@@ -129,7 +130,7 @@ def _print(results: Results) -> None:
     help="One tensor for all layers, or tensors named like the layers; drawn if not given.",
 )
 @click.option("--transposed/--no-transposed", default=None, help="Weights are (K, N) in files, or not; else as config.json says.")
-@click.option("--seed", "seeds", type=click.IntRange(min=0), multiple=True, help="Of the random numbers.")
+@click.option("--seed", "seeds", type=click.IntRange(min=0), multiple=True, help="Seed of the random numbers.")
 @click.option("--sample", type=click.IntRange(min=1), default=SAMPLE, help="Rows and columns of the product that are compared.")
 @parameters.threads
 @parameters.as_json

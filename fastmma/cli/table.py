@@ -58,10 +58,25 @@ def print_table(headings: Sequence[str], rows: Rows, title: str = "") -> None:
                 console.print(Text(f"  {heading.ljust(names)}  {_wrapped(cell, console.width, ' ' * (names + 4))}"))
 
 
-def print_wrapped(text: str) -> None:
-    """Print a sentence to standard output; lines break between words."""
+def print_wrapped(text: str, indent: str = "") -> None:
+    """Print a text to standard output; lines break between words, and all but the first are indented."""
     console = _console()
-    console.print(Text(_wrapped(text, console.width, "")))
+    console.print(Text("\n".join(_lines(text, console.width, indent))))
+
+
+def print_text(text: str) -> None:
+    """Print lines to standard output; those that are wider than the terminal go on two columns further in."""
+    console = _console()
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        console.print(Text("\n".join(_lines(line, console.width, indent))))
+
+
+def _lines(text: str, width: int, indent: str) -> list[str]:
+    """The lines of a text that is wider than a terminal, all but the first indented."""
+    if len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, max(20, width), subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _wrapped(text: str, width: int, indent: str) -> str:

@@ -67,14 +67,14 @@ def warm(
     jobs: int | None,
     as_json: bool,
 ) -> None:
-    """Compile the kernels of products, small and large, of tiles and of block-scaled arrays, and keep them for later processes."""
+    """Compile the kernels for products, single tiles and block-scaled arrays, and keep them for later processes."""
     from fastmma.kernels.llvm import disk_cache
 
     calls = ahead.calls([target_named(each) for each in dict.fromkeys(target or [parameters.TARGET])])
     names = dict.fromkeys(call.name for call in calls)
     unknown = [name for name in format_ if name not in names]
     if unknown:
-        raise click.BadParameter(f"there are no products of {unknown[0]} there; there are {', '.join(names)}", param_hint="--format")
+        raise click.BadParameter(f"the targets have no products of {unknown[0]}; they have {', '.join(names)}", param_hint="--format")
     calls = [call for call in calls if not format_ or call.name in format_]
     began = time.perf_counter()
     _make(calls, min(jobs or os.cpu_count() or 1, len(calls)))

@@ -12,3 +12,7 @@ from fastmma.dask.products import gemm
 from fastmma.dask.scaled import ScaledDaskArray, quantize, scaled_matmul
 
 __all__ = ["ScaledDaskArray", "gemm", "quantize", "scaled_matmul"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

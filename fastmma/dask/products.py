@@ -66,7 +66,7 @@ def gemm(
     instruction, target, accumulator, promote_every, split_k, join, join_dtype, preset, activation, out_dtype, cast, arithmetic, unknown
         As in `fastmma.gemm`. A plan is chosen once, for the whole product.
     plan : GemmPlan, optional
-        What to do, in place of what it is chosen from.
+        The plan to follow, instead of the options that choose one.
     out : None
         Not for Dask arrays.
 

@@ -27,7 +27,7 @@ class MmaPlan(Plan):
     instruction : str
         The opcode.
     arithmetic : Arithmetic, optional
-        One of your own in place of the target's; given by name.
+        Your own arithmetic instead of the target's; given by name.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def mma_plan(ins: str | Instruction, *, target: TargetName, arithmetic: Arithmet
     target : str
         For example ``"sm_90a"``.
     arithmetic : Arithmetic, optional
-        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
+        Your own arithmetic instead of the target's: `fastmma.arithmetic` returns the target's, and `dataclasses.replace` changes it.
 
     Returns
     -------

@@ -59,7 +59,7 @@ def mma(
     cast : bool
         Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even.
     arithmetic : Arithmetic, optional
-        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
+        Your own arithmetic instead of the target's: `fastmma.arithmetic` returns the target's, and `dataclasses.replace` changes it.
     plan : MmaPlan, optional
         What to do: what `fastmma.mma_plan` returns for an instruction and a target.
     threads : int, optional

@@ -32,6 +32,10 @@ from fastmma.operands.registers import as_matrices, check_registers, pack_range,
 __all__ = ["ldmatrix", "mma", "movmatrix", "stmatrix", "wmma_load", "wmma_store"]
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 @public_call
 @accepts_cupy
 def mma(

@@ -29,6 +29,10 @@ from fastmma.operands.registers import check_registers, gather, register_dtype, 
 __all__ = ["Descriptor", "mma"]
 
 
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
 def _flag(value: Any, allowed: tuple[int, ...], what: str) -> int:
     found = int(value) if isinstance(value, bool) else whole(value)
     if found is None or found not in allowed:

@@ -172,7 +172,7 @@ def compare(d: Any, other: Any, *, tile: tuple[int, int] = (64, 64)) -> Comparis
     Returns
     -------
     Comparison
-        It prints, and is true to the bit: -0 and 0 differ, by 0 units; so do two NaNs of different bits.
+        It prints. Every bit counts: -0 and 0 differ, by 0 units; so do two NaNs with different bits.
 
     Raises
     ------

@@ -34,7 +34,7 @@ class Derivation:
     format : str
         The result: its bits, and how they are read.
     against : Derivation or None
-        Another that stands beside this one, of the same element by another plan.
+        The explanation that this one is compared with, of the same element by another plan.
     """
 
     plan: Plan

@@ -50,9 +50,9 @@ def explain(a: Any, b: Any, row: int, col: int, *, against: Any = None, **option
     row, col : int
         The element.
     against : str, plan, Arithmetic, mapping or Explanation, optional
-        What to stand beside it: another target, plan or arithmetic, other options, or another explanation.
+        What to compare with: another target, plan or arithmetic, other options, or another explanation.
     **options
-        Everything else that `fastmma.gemm` takes, or `fastmma.scaled_matmul` if a and b are ScaledArrays: operands (c, metadata, scale_a,
+        All other arguments of `fastmma.gemm`, or of `fastmma.scaled_matmul` if a and b are ScaledArrays: operands (c, metadata, scale_a,
         scale_b, ...) of the whole product, and choices (target, instruction, plan, promote_every, split_k, ...). `plan` may be an
         `MmaPlan`, and `instruction` one whose D is not its C: then a, b and c are the matrices of one instruction.
 

@@ -35,7 +35,7 @@ class Explanation(Derivation):
     format : str
         The result: its bits, and how they are read.
     against : Explanation or None
-        Another that stands beside this one, of the same element by another plan.
+        The explanation that this one is compared with, of the same element by another plan.
 
     Examples
     --------

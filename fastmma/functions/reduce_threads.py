@@ -10,6 +10,7 @@ Blocks that share a result leave theirs in memory: the last block's threads take
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,7 +117,8 @@ def _fold(state: State, operation: Reduction) -> State:
 
 def _halve(state: State, axis: int, operation: Reduction) -> State:
     """Join the upper half of an axis to the lower one until one is left."""
-    state = tuple(np.moveaxis(each, axis, -1) for each in state)
+    if axis < state[0].ndim - 1:
+        state = tuple(np.moveaxis(each, axis, -1) for each in state)
     while state[0].shape[-1] > 1:
         half = state[0].shape[-1] // 2
         state = operation.join(_part(state, (..., slice(None, half))), _part(state, (..., slice(half, None))))
@@ -206,6 +208,19 @@ def _starts(x: NDArray[Any], kept: Sequence[int], offset: int) -> NDArray[np.int
     return found.reshape(-1)
 
 
+@lru_cache(1024)
+def _planned(
+    shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, axes: tuple[int, ...] | None, vector: int, offset: int
+) -> tuple[tuple[int, ...], View, Plan, tuple[int, ...]]:
+    """The axes that are kept, what is merged, block and grid, and the shape of results, of an array by its strides in bytes."""
+    count = len(shape)
+    reduced = sorted({axis % count for axis in (range(count) if axes is None else axes)}) if count else []
+    kept = tuple(axis for axis in range(count) if axis not in reduced)
+    view = merge_dimensions(shape, reduced, [step // itemsize for step in strides], offset)
+    results = tuple(1 if axis in reduced else size for axis, size in enumerate(shape))
+    return kept, view, plan_reduction(view, vector), results
+
+
 def reduce_array(
     x: NDArray[Any], axes: Sequence[int] | int | None, operation: Reduction, offset: int = 0, values: Floats | None = None
 ) -> tuple[State, View, tuple[int, ...]]:
@@ -214,12 +229,9 @@ def reduce_array(
     Also return what was merged, and the shape of the results with axes of size 1 in place of the reduced ones.
     """
     taken = widen(x) if values is None else values
-    given = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else axes
-    reduced = sorted({axis % x.ndim for axis in given}) if x.ndim else []
-    kept = [axis for axis in range(x.ndim) if axis not in reduced]
-    view = merge_dimensions(x.shape, reduced, [step // x.itemsize for step in x.strides], offset)
-    plan = plan_reduction(view, operation.vector if x.itemsize == F32.itemsize else operation.vector_of_halves)
-    shape = tuple(1 if axis in reduced else size for axis, size in enumerate(x.shape))
+    given = None if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
+    vector = operation.vector if x.itemsize == F32.itemsize else operation.vector_of_halves
+    kept, view, plan, shape = _planned(x.shape, x.strides, x.itemsize, given, vector, offset)
     if operation is SUM and _has_columns(x, view):
         state = _add_columns(np.ascontiguousarray(taken).reshape(-1, view.inputs, view.sizes[1]), plan.threads * plan.blocks)
     else:

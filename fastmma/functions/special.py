@@ -1,8 +1,9 @@
-"""The approximations of a GPU's special function unit: ex2, lg2, rcp, rsqrt and sqrt of f32, and what PTX builds on them."""
+"""The approximations of a GPU's special function unit: ex2, lg2, rcp, rsqrt, sqrt of f32, ex2 of 16 bits, and what PTX builds on them."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,30 @@ def ex2(x: Floats, *, flush: bool) -> Floats:
     [1.4142135381698608, 0.5, 1.2311444282531738, 0.0]
     """
     return _apply("ex2.approx.ftz.f32" if flush else "ex2.approx.f32", x)
+
+
+@default_floats
+def ex2_of_halves(x: NDArray[Any]) -> NDArray[Any]:
+    """``ex2.approx.f16`` and ``ex2.approx.ftz.bf16``: the result of float32, cut off.
+
+    Parameters
+    ----------
+    x : float16 or bfloat16 array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ex2_of_halves(np.float16([0.5, -1, 16])).tolist()
+    [1.4140625, 0.5, inf]
+    """
+    if x.dtype != np.float16:
+        return (ex2(x.astype(np.float32), flush=True).view(np.uint32) >> np.uint32(16)).astype(np.uint16).view(x.dtype)
+    wide = ex2(x.astype(np.float32), flush=False)
+    with np.errstate(all="ignore"):
+        found = wide.astype(np.float16)
+        above = np.isfinite(found) & (found.astype(np.float32) > wide)
+    cut = np.where(above, np.nextafter(found, np.float16(0)), found)
+    return np.where(np.isnan(cut), np.uint16(0x7FFF).view(np.float16), cut)
 
 
 @default_floats

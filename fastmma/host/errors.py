@@ -8,7 +8,7 @@ class FastmmaError(Exception):
 
 
 class InstructionError(FastmmaError, ValueError):
-    """The text is no opcode of the table, or the opcode is illegal where it was used."""
+    """The text is not an opcode of the table, or the opcode is illegal where it was used."""
 
 
 class TargetError(FastmmaError, ValueError):
@@ -32,11 +32,11 @@ class OutOfMemoryError(FastmmaError, MemoryError):
 
 
 class NotEmulatedError(FastmmaError, NotImplementedError):
-    """A library's operation whose bits nobody knows, where its own are not wanted in their place."""
+    """The bits of a library's operation are not known, and the library's own bits are not accepted instead."""
 
 
 class CacheWarning(UserWarning):
-    """Compiled kernels cannot be kept on the disk, so that every process compiles them anew, or a folder of them is not to be trusted."""
+    """Compiled kernels cannot be kept on the disk, so every process compiles them again; or a folder of kernels cannot be trusted."""
 
 
 class VersionWarning(UserWarning):

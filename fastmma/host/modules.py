@@ -35,6 +35,22 @@ def _import_in_default_mode(name: str) -> ModuleType:
     return in_default_mode(import_module, name)
 
 
+def import_at_end() -> None:
+    """Have what Numba may need imported when main ends, if other threads go on: afterwards it cannot be, and now it takes milliseconds."""
+    threading._register_atexit(_import_executors)  # type: ignore[attr-defined]
+
+
+def _import_executors() -> None:
+    """Import executors of threads amid the end of main: what they register for that moment is called at once."""
+    if "concurrent.futures.thread" not in sys.modules and threading.active_count() > 1:
+        register = threading._register_atexit  # type: ignore[attr-defined]
+        threading._register_atexit = lambda function: function()  # type: ignore[attr-defined]
+        try:
+            import_module("concurrent.futures.thread")
+        finally:
+            threading._register_atexit = register  # type: ignore[attr-defined]
+
+
 def _do_nothing() -> None:
     """Wait."""
 

@@ -117,7 +117,8 @@ class Format:
         """Tell whether codes without padding, an integer or an array, are infinities or NaNs."""
         if self.specials == "nan-only-80":
             return codes == self.nan
-        return codes & ((1 << self.magnitude_bits) - 1) >= self.first_special
+        # the first special code itself may not fit in the dtype of the codes, and NumPy before 2.2.6 crashes on such a comparison
+        return codes & ((1 << self.magnitude_bits) - 1) > self.first_special - 1
 
     @cached_property
     def emin(self) -> int:

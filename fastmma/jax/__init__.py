@@ -16,3 +16,7 @@ from fastmma.jax.report import Line, Report
 from fastmma.jax.scaled import scaled_matmul
 
 __all__ = ["Line", "Report", "dot_general", "emulate", "scaled_matmul"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -29,12 +29,15 @@ class Emulation:
     report : Report
     rules : mapping
         Lowerings by primitive.
+    change_interpreter : callable
+        Has JAX's interpreter of Mosaic GPU kernels multiply as a GPU does, and returns what undoes that; None where it is not imported yet.
     made : set
         The programs that were compiled ahead of time within.
     """
 
     report: Report
     rules: Mapping[Any, Callable[..., Any]]
+    change_interpreter: Callable[[], Callable[[], None] | None]
     made: WeakSet[Any] = field(default_factory=WeakSet)
 
 
@@ -59,8 +62,16 @@ def _apply() -> None:
     set_current(None)
     if _entered:
         innermost = _entered[-1]
+        changed: list[Any] = []
+
+        def change_interpreter() -> None:
+            undo = None if changed else innermost.change_interpreter()
+            if undo is not None:
+                changed.append(undo)
+                _undo.append(undo)
 
         def lower(context: Any, jaxpr: Any, *arguments: Any, **options: Any) -> Any:
+            change_interpreter()
             count_equations(innermost.report, jaxpr.eqns, tuple(context.platforms), options.get("outer_traceback"))
             return lower_equations(context, jaxpr, *arguments, **options)
 

@@ -105,6 +105,19 @@ def algorithm_of(precision: Any, lhs: np.dtype[Any], rhs: np.dtype[Any], f32: st
     return found
 
 
+def common_dtype(lhs: np.dtype[Any], rhs: np.dtype[Any], out: np.dtype[Any]) -> np.dtype[Any] | None:
+    """Return the dtype to which JAX converts operands of two dtypes before it multiplies them: that of the result.
+
+    None where both have one dtype, or one is no float32, bfloat16 or float16.
+
+    Examples
+    --------
+    >>> common_dtype(np.dtype("float32"), np.dtype("bfloat16"), np.dtype("float32"))
+    dtype('float32')
+    """
+    return out if lhs != rhs and {lhs.name, rhs.name, out.name} <= {"float32", "bfloat16", "float16"} else None
+
+
 def operand_dtype(algorithm: Algorithm, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype that an operand is multiplied in."""
     return np.dtype(getattr(ml_dtypes, algorithm.operand, algorithm.operand)) if algorithm.operand else dtype

@@ -23,7 +23,8 @@ from fastmma.jax.internals import (
     lower_natively,
     scaled_matmul_p,
 )
-from fastmma.jax.products import find_guess, plan_of, plan_text, product
+from fastmma.jax.mosaic import emulate_kernels
+from fastmma.jax.products import find_guess, plan_of, plan_text, product, product_options
 from fastmma.jax.report import Line, Report
 from fastmma.jax.scaled import CUDNN, scaled_plan_of, scaled_product
 from fastmma.jax.settings import Plans, Settings, settings_of
@@ -74,7 +75,7 @@ def emulate(target: TargetName = "sm_90a", *, f32: str | None = None, plans: Pla
     settings = settings_of(target, f32, plans, other)
     report = Report(settings.target)
     rules = {dot_general_p: partial(_dot_general, settings, report), scaled_matmul_p: partial(_scaled_matmul, settings, report)}
-    emulation = Emulation(report, rules)
+    emulation = Emulation(report, rules, partial(emulate_kernels, settings, report))
     enter(emulation)
     try:
         yield report
@@ -97,7 +98,7 @@ def _dot_general(settings: Settings, report: Report, context: Any, *operands: An
         return lower_natively(dot_general_p, _native, context, *operands, **parameters)
     guess = find_guess(settings, lhs, rhs, dimensions, count_devices(context), plan)
     line = make_line("dot_general", text, plan, plan_text(plan), guess)
-    called = Call(product, (("dimensions", dimensions), ("plan", plan)), line, write_place(place), report)
+    called = Call(product, product_options(lhs, rhs, out, dimensions, plan), line, write_place(place), report)
     call = partial(jax.pure_callback, called, jax.ShapeDtypeStruct(out.shape, out.dtype))
     return mlir.lower_fun(call, multiple_results=False)(context, *operands)
 

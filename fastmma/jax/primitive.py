@@ -15,7 +15,7 @@ from fastmma.isa.gpus import TargetName
 from fastmma.jax.calls import Call, describe, make_line, write_place
 from fastmma.jax.calls import own_dot_general_p as dot_general_p
 from fastmma.jax.internals import canonicalize_precision, count_devices, find_place
-from fastmma.jax.products import Dimensions, find_guess, plan_of, plan_text, product
+from fastmma.jax.products import Dimensions, find_guess, plan_of, plan_text, product, product_options
 from fastmma.jax.settings import Plans, Settings, settings_of
 
 
@@ -100,7 +100,7 @@ def _compute(lhs: Any, rhs: Any, *, settings: Settings, devices: int, place: tup
         return jax.lax.dot_general(lhs, rhs, **parameters)
     guess = find_guess(settings, lhs, rhs, dimensions, devices, plan)
     line = make_line("fastmma.jax.dot_general", describe(lhs, rhs), plan, plan_text(plan), guess)
-    call = Call(product, (("dimensions", dimensions), ("plan", plan)), line, write_place(place))
+    call = Call(product, product_options(lhs, rhs, result, dimensions, plan), line, write_place(place))
     return jax.pure_callback(call, result, lhs, rhs)
 
 

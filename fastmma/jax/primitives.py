@@ -15,7 +15,7 @@ _iinfo: Any = ml_dtypes.iinfo
 
 _BODIES = """
     jit call closed_call remat2 remat_opt custom_jvp_call custom_vjp_call custom_vmap_call linear_call custom_linear_solve composite
-    while cond scan shard_map run_state run_scoped pallas_call random_bits random_seed random_split random_fold_in
+    while cond scan shard_map run_state run_scoped pallas_call core_map mpmd_map random_bits random_seed random_split random_fold_in
 """
 _MOVES = """
     reshape transpose broadcast_in_dim broadcast_to squeeze slice dynamic_slice dynamic_update_slice gather concatenate pad rev split

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.errors import FastmmaError, NotEmulatedError
-from fastmma.jax.algorithms import Algorithm, algorithm_of, operand_dtype, promotion
+from fastmma.jax.algorithms import Algorithm, algorithm_of, common_dtype, operand_dtype, promotion
 from fastmma.jax.calls import ONE_ACCUMULATOR
 from fastmma.jax.settings import Settings
 from fastmma.products import cublas
@@ -78,7 +79,10 @@ def plan_of(settings: Settings, lhs: Any, rhs: Any, out: Any, dimensions: Dimens
         If no tensor core of the target computes it, or its bits are not known.
     """
     types = np.dtype(lhs.dtype), np.dtype(rhs.dtype), np.dtype(out.dtype)
-    algorithm = algorithm_of(precision, types[0], types[1], settings.f32)
+    common = common_dtype(*types) if not _names_algorithm(precision) else None
+    if common is not None:
+        types = common, common, types[2]
+    algorithm = algorithm_of(precision, types[0], types[1], "tf32" if common is not None else settings.f32)
     integers = types[0].kind in "iu"
     if types[2].name not in (("int32",) if integers else _RESULTS):
         raise NotEmulatedError(f"a product of {types[0]} and {types[1]} with a result in {types[2]} is not known")
@@ -86,7 +90,7 @@ def plan_of(settings: Settings, lhs: Any, rhs: Any, out: Any, dimensions: Dimens
     wanted = dict(settings.plans).get((sizes.m, sizes.n, sizes.k), 1)
     if isinstance(wanted, GemmPlan):
         return wanted
-    if (recorded := _recorded(settings, lhs, rhs, types[2], dimensions, algorithm)) is not None:
+    if common is None and (recorded := _recorded(settings, lhs, rhs, types[2], dimensions, algorithm)) is not None:
         return recorded
     shapes = (sizes.m, sizes.k), (sizes.k, sizes.n)
     x, y = (np.broadcast_to(np.zeros((), operand_dtype(algorithm, dtype)), shape) for dtype, shape in zip(types[:2], shapes, strict=True))
@@ -100,6 +104,13 @@ def plan_of(settings: Settings, lhs: Any, rhs: Any, out: Any, dimensions: Dimens
     except FastmmaError as error:
         raise NotEmulatedError(f"{types[0]} times {types[1]} on {settings.target}: {error}") from error
     return replace(plan, cast=True) if algorithm.operand and algorithm.operand != types[0].name else plan
+
+
+def _names_algorithm(precision: Any) -> bool:
+    """Tell whether a caller names the formats of operands and sums."""
+    first = precision[0] if isinstance(precision, tuple) else precision
+    named = isinstance(first, jax.lax.DotAlgorithm | jax.lax.DotAlgorithmPreset)
+    return named and getattr(first, "name", "") != "DEFAULT"
 
 
 def _recorded(settings: Settings, lhs: Any, rhs: Any, out: np.dtype[Any], dimensions: Dimensions, algorithm: Algorithm) -> GemmPlan | None:
@@ -152,9 +163,17 @@ def find_guess(settings: Settings, lhs: Any, rhs: Any, dimensions: Dimensions, d
     return "" if (sizes.m, sizes.n, sizes.k) in dict(settings.plans) else ONE_ACCUMULATOR
 
 
-def product(lhs: Any, rhs: Any, dimensions: Dimensions, plan: GemmPlan) -> NDArray[Any]:
-    """dot_general of arrays in main memory, by a plan."""
+def product_options(lhs: Any, rhs: Any, out: Any, dimensions: Dimensions, plan: GemmPlan) -> tuple[tuple[str, Any], ...]:
+    """Return the keyword arguments of `product` for operands and a result with dtypes."""
+    common = common_dtype(*(np.dtype(each.dtype) for each in (lhs, rhs, out)))
+    return ("dimensions", dimensions), ("plan", plan), ("common", common)
+
+
+def product(lhs: Any, rhs: Any, dimensions: Dimensions, plan: GemmPlan, common: np.dtype[Any] | None = None) -> NDArray[Any]:
+    """Multiply arrays in main memory as dot_general does, by a plan; operands of two dtypes are converted to a common one first."""
     x, y = np.asarray(lhs), np.asarray(rhs)
+    if common is not None:
+        x, y = x.astype(common), y.astype(common)
     if x.dtype == np.float32 and not plan.cast:
         x, y = tf32(x), tf32(y)
     how = arrangement(x.shape, y.shape, dimensions)

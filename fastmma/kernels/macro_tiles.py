@@ -14,6 +14,8 @@ Memory = TypeVar("Memory")
 Index = slice | NDArray[np.intp]
 
 FEWEST_BLOCKS = 8  # of rows in a macro tile, for which it packs its panel of B
+_LAST_ROUNDS, _CUTS = 2, 4  # the last macro tiles of several threads, so many of each, are cut again: no thread waits for a whole one
+_TALL = 1024  # rows of a macro tile that is worth it
 
 
 class OfWorkers(dict[int, Memory]):
@@ -37,12 +39,14 @@ class MacroTile(NamedTuple):
 
 
 class MacroTiles(NamedTuple):
-    """The cuts of a product: chunks of rows by panels of columns."""
+    """The cuts of a product: chunks of rows by panels of columns, of which the last ones are `cut_again`, in whole blocks of rows."""
 
     rows: int
     columns: int
     height: int
     width: int
+    block: int = 1
+    cut_again: int = 0
 
     @property
     def panels(self) -> int:
@@ -51,26 +55,37 @@ class MacroTiles(NamedTuple):
 
     def run(self, threads: int, memory: OfWorkers[Memory], compute: Callable[[MacroTile, Memory], None]) -> None:
         """Call ``compute(macro_tile, memory)`` for every macro tile, with the memory of the worker that does it."""
-        panels = self.panels
+        whole = self.panels * -(-self.rows // self.height) - self.cut_again
 
         def work(index: int, _stop: int, worker: int) -> None:
-            row, column = index // panels * self.height, index % panels * self.width
-            macro_tile = MacroTile(row, min(row + self.height, self.rows), column, min(column + self.width, self.columns))
-            compute(macro_tile, memory[worker])
+            tile, part = (index, 0) if index < whole else divmod(index - whole, _CUTS)
+            macro_tile = self._tile(tile, 1, 0) if index < whole else self._tile(whole + tile, _CUTS, part)
+            if macro_tile.row < macro_tile.last_row:
+                compute(macro_tile, memory[worker])
 
-        parallel_for(work, panels * -(-self.rows // self.height), threads)
+        parallel_for(work, whole + self.cut_again * _CUTS, threads)
+
+    def _tile(self, index: int, parts: int, part: int) -> MacroTile:
+        """One of the parts of a macro tile."""
+        chunk, panel = divmod(index, self.panels)
+        row, column = chunk * self.height, panel * self.width
+        last, high = min(row + self.height, self.rows), -(-self.height // self.block // parts) * self.block
+        return MacroTile(row + part * high, min(row + part * high + high, last), column, min(column + self.width, self.columns))
 
 
 def cut(rows: int, columns: int, tile: tuple[int, int], threads: int, highest: int, per_thread: int) -> MacroTiles:
     """MacroTiles of whole blocks of rows by panels, a `tile` being a block by a panel.
 
     Chunks have at most about `highest` rows, and there are as many as give each of several threads so many macro tiles.
+    Where they are tall, the last ones are cut again.
     """
     block, panel = tile
     blocks, panels = -(-rows // block), -(-columns // panel)
     wanted = min(-(-per_thread * threads // panels), -(-blocks // FEWEST_BLOCKS)) if threads > 1 else 1
     chunks = max(-(-rows // highest), wanted)
-    return MacroTiles(rows, columns, -(-blocks // chunks) * block, panel)
+    high = -(-blocks // chunks)
+    again = min(_LAST_ROUNDS * threads, panels * chunks) if threads > 1 and high * block >= _TALL else 0
+    return MacroTiles(rows, columns, high * block, panel, block, again)
 
 
 def finish_empty(depth: int, c: NDArray[Any] | None, out: NDArray[Any]) -> bool:

@@ -175,6 +175,14 @@ class Promotion(NamedTuple):
         return self._replace(scale_a=self.scale_a[..., chunks, rows], scale_b=self.scale_b[..., chunks, columns])
 
 
+class PartsOfK(NamedTuple):
+    """The k of parts that start from zero, and how their sums are joined."""
+
+    k: tuple[int, ...]  # of all parts, one after another
+    stops: tuple[int, ...]  # of the parts in `k`
+    joins: tuple[tuple[int, int], ...]  # pairs of parts: to the sum of the first that of the second is added; the last has all
+
+
 class Step(NamedTuple):
     """An operation of `OPERATIONS`, or of `FORMULAS`, on sums (M, N), whose operands are f32 and as large (strides may be 0).
 

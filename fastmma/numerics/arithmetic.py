@@ -42,8 +42,8 @@ class Arithmetic:
         Terms, c among them, are rounded to a multiple of ``2 ** (emax - align_bits)``; emax is the largest exponent of a term that is not
         zero.
     align_rounding : str
-        How they are: ``"rz"`` toward zero, as every known GPU has it; ``"rn"`` to nearest, ties to even; ``"ro"`` to odd (truncated, and
-        the last bit set if anything was lost); ``"rm"`` down; ``"exact"`` not at all, whatever `align_bits` and `emax_floor`.
+        How they are rounded: ``"rz"`` toward zero, as on every known GPU; ``"rn"`` to nearest, ties to even; ``"ro"`` to odd (truncated,
+        and the last bit set if anything was lost); ``"rm"`` down; ``"exact"`` not at all, whatever `align_bits` and `emax_floor`.
     emax_floor : int
         emax is never lower.
     keep_bits : int
@@ -57,8 +57,8 @@ class Arithmetic:
     group : int
         Products a term. Without scales, the exponent of a term of several is the largest of its products that are not zero.
     interleave : int
-        0: the steps of an instruction take its products in order of k. Else they take turns, so many k at a time: step j has the products
-        whose ``k // interleave % steps`` is j.
+        0: the steps of an instruction take its products in order of k. Otherwise the steps take turns, this many k at a time: step j has
+        the products whose ``k // interleave % steps`` is j.
     widened : str
         The format that multiplicands are converted to (exactly) before they are multiplied, or empty. It decides their exponents: a
         subnormal e4m3 is a normal f16.
@@ -67,7 +67,7 @@ class Arithmetic:
         Whether an f16 c meets f32 sums as it is: a subnormal has the exponent of the smallest normal f16, not that of its value. All
         products are then one step.
     c_joins : str
-        ``"terms"``: c, or the result of the step before, is a term, as every known NVIDIA GPU has it. ``"sum"``: it joins the sum of the
+        ``"terms"``: c, or the result of the step before, is a term, as on every known NVIDIA GPU. ``"sum"``: it joins the sum of the
         terms. Then emax is the larger exponent of both, the sum is rounded down to a multiple of ``2 ** (emax - join_bits - 1)``, c to
         one of ``2 ** (emax - align_bits)``, and what they add up to is rounded down to `join_bits` fraction bits, before `rounding`; a
         product that f32 cannot hold is an infinity. ``"halves"``: as ``"sum"``, but products of even and of odd place are summed apart,
@@ -78,7 +78,7 @@ class Arithmetic:
     flush_inputs, flush_results : bool
         Whether subnormal elements of a, b and c, and subnormal results of steps, count as zeros of their sign.
     negative_zero : bool
-        Whether a negative sum that is rounded to zero is -0; else it is +0, as every known NVIDIA GPU has it.
+        Whether a negative sum that is rounded to zero is -0; else it is +0, as on every known NVIDIA GPU.
     """
 
     architectures: tuple[str, ...]
@@ -110,7 +110,7 @@ class Arithmetic:
     negative_zero: bool = False
 
     def answers(self, ins: Instruction, base: str) -> bool:
-        """Tell whether this row is about an instruction on a base architecture."""
+        """Tell whether this row is for an instruction on a base architecture."""
         return (
             base in self.architectures
             and ins.op in self.ops

@@ -77,10 +77,10 @@ def _relu(x: Number, fmt: Format) -> int:
 
 def _by_formula(operation: str, x: Number, fmt: Format) -> int:
     """A function of one number, by the loop that computes it for many: its table was compared with all results of a GPU."""
-    from fastmma.kernels.sums.epilogue import apply_formula
+    from fastmma.kernels.sums import epilogue
 
     codes = np.array([[x.code]], np.uint32)
-    apply_formula(operation, codes, 1)
+    epilogue.apply_formula(operation, codes, 1)
     return reference_steps.record(reference_steps.Step(operation, (x,), int(codes[0, 0]), fmt, "rn"))
 
 

@@ -18,6 +18,12 @@ from fastmma.isa.sparsity import PATTERNS, Pattern, metadata_bit, metadata_lanes
 from fastmma.isa.table import multiply
 from fastmma.operands.check import register_words
 
+__all__ = ["compress", "decompress", "pack_metadata", "unpack_metadata"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
 
 def _pattern(fmt: Format, pattern: str | None) -> Pattern:
     if pattern is None:

@@ -162,7 +162,7 @@ def multiplicand(dtype: np.dtype[Any], what: str) -> Format:
     try:
         fmt = format_of(dtype)
     except InstructionError:
-        raise OperandTypeError(f"{what} has dtype {dtype}, which is no multiplicand of any instruction") from None
+        raise OperandTypeError(f"{what} has dtype {dtype}, which no instruction multiplies") from None
     if fmt.name in ("f32", "s32"):
         raise OperandTypeError(
             f"{what} has dtype {dtype}: name the instruction (a tf32 one takes float32, and fma.rn.f32 off the tensor cores), or "

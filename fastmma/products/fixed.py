@@ -10,10 +10,12 @@ import numpy as np
 from fastmma.backends.engine import Backend
 from fastmma.backends.fixed import Fixed, Form
 from fastmma.isa.formats import FORMATS
-from fastmma.kernels.params import ADDENDS, FORMULAS
+from fastmma.kernels.params import ADDENDS, FORMULAS, PartsOfK
 from fastmma.products.bound import Bound, Strided
 from fastmma.products.epilogue import Epilogue, f32_code
 from fastmma.products.gemm_plan import GemmPlan
+from fastmma.products.loop import join_parts
+from fastmma.products.order import NARROW_JOINS, StreamK
 from fastmma.products.steps import ROUND, SCALED_C, operands_of
 
 if TYPE_CHECKING:
@@ -42,9 +44,12 @@ def fixed_product(plan: GemmPlan, runner: Backend, threads: int, bound: Bound) -
     if a_dtype != formats.a.dtype or b_dtype != formats.b.dtype or (plan.cast and (formats.a.padding or formats.b.padding)):
         return None
     matched = len(a_shape) == len(b_shape) and len(a_shape) in (2, 3) and a_shape[-1] == b_shape[-2] and a_shape[:-2] == b_shape[:-2]
-    if not matched or not plan.is_direct:
+    if not matched:
         return None
     products, (rows, depth), columns = math.prod(a_shape[:-2]), a_shape[-2:], b_shape[-1]
+    parts = None if plan.is_direct else parts_of(plan, rows, columns, depth)
+    if parts is None and not plan.is_direct:
+        return None
     shape = (*a_shape[:-1], columns)
     if not products * rows * columns * depth:
         return None
@@ -57,7 +62,34 @@ def fixed_product(plan: GemmPlan, runner: Backend, threads: int, bound: Bound) -
         return None
     a, b = ((0, *strides)[-3:] for strides in (a_strides, b_strides))
     start = not plan.epilogue and bound.c is not None
-    return runner.fixed(plan.operation, Form(products, rows, columns, depth, a, b, start), epilogue, threads)  # type: ignore[arg-type]
+    form = Form(products, rows, columns, depth, a, b, start, parts)  # type: ignore[arg-type]
+    return runner.fixed(plan.operation, form, epilogue, threads)
+
+
+def parts_of(plan: GemmPlan, rows: int, columns: int, depth: int) -> PartsOfK | None:
+    """The parts of k that a plan joins to sums of a shape; None where they are rounded, promoted, or not those of all results.
+
+    Examples
+    --------
+    >>> parts_of(GemmPlan("sm_90a", "fma.rn.f32", split_k=3, join="pairwise"), 8, 8, 5)
+    PartsOfK(k=(0, 1, 2, 3, 4), stops=(2, 4, 5), joins=((0, 1), (0, 2)))
+    """
+    order = plan.order
+    if plan.promote_every is not None or plan.in_place or order.join_dtype or order.join in NARROW_JOINS:
+        return None
+    if isinstance(order.parts, StreamK) or (order.first_tile and plan.operation.instruction.k > 1):
+        return None
+    ((_, _, cuts),) = order.blocks(rows, columns, depth)
+    places = order.places(depth)
+    k = range(depth) if places is None else places.tolist()
+    joins: list[tuple[int, int]] = []
+
+    def add(total: int, part: int) -> int:
+        joins.append((total, part))
+        return total
+
+    join_parts(range(len(cuts)), order, add)
+    return PartsOfK(tuple(k[: cuts[-1][1]]), tuple(stop for _, stop in cuts), tuple(joins))
 
 
 def _starts_only(bound: Bound, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:

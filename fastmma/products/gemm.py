@@ -41,7 +41,7 @@ def gemm(
 ) -> NDArray[Any]:
     """Matrix product plus accumulator, with the bits of a GPU's tensor cores.
 
-    The instruction is looped over k in ascending order, D fed back as C. Edges are padded with zeros.
+    The instruction loops over k in ascending order; D is fed back as C. Edges are padded with zeros.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def gemm(
     b : array (K, N)
         Elements in the dtype of the instruction's format, of any strides and byte order; any of M, N and K may be 0.
     c : array (M, N), optional
-        Accumulator to start from; zero if not given. So ``gemm(a2, b2, c=gemm(a1, b1))`` goes on where the first product stopped. With
+        Accumulator to start from; zero if not given. So ``gemm(a2, b2, c=gemm(a1, b1))`` continues where the first product stopped. With
         `beta` or a preset it is added in the epilogue instead, and may be float32, bfloat16 or float16.
     instruction : str or Instruction, optional
         By default the one that a vendor library would use for these dtypes on the target (on sm_90a wgmma; else the deepest mma).
@@ -58,7 +58,7 @@ def gemm(
     target : str
         The GPU, for example ``"sm_80"`` or ``"sm_120a"``.
     accumulator : dtype or format, optional
-        In which format sums are kept, for example ``"f16"``; by default that of a `c` to start from, or the widest. `out` and `out_dtype`
+        The format of the sums, for example ``"f16"``; by default that of a `c` that they start from, or the widest. `out` and `out_dtype`
         decide the last rounding only.
     metadata : integer array (M, K / chunk), optional
         Sparse A: the 4-bit words that `fastmma.sparse.compress` returns with the stored elements.
@@ -97,7 +97,7 @@ def gemm(
         Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even. Without it, of float32 operands of a
         tf32 instruction the lowest 13 bits are not read, as the hardware does; cuBLAS rounds them first.
     arithmetic : Arithmetic, optional
-        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
+        Your own arithmetic instead of the target's: `fastmma.arithmetic` returns the target's, and `dataclasses.replace` changes it.
     unknown : {"one", "refuse"}
         What a preset does with a product whose parts it does not know. "one": use one part of k, and note it in the plan.
         "refuse": raise.

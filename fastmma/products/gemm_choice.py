@@ -22,20 +22,23 @@ from fastmma.operands.check import operand
 from fastmma.products.bound import Arguments, Signature, operand_or_strided, signature
 from fastmma.products.choice import SLICE_UNITS, UNALIGNED_TILE, accumulator, default_instruction, multiplicand, scale, takes_tcgen05
 from fastmma.products.epilogue import f32_code
+from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import UNSET, Choices, GemmChoices, read_choices
 from fastmma.products.library import LibraryOrder, library_order
-from fastmma.products.presets import SCALED, C, KernelEnds
+from fastmma.products.presets import SCALED, C, KernelEpilogue
 from fastmma.products.steps import ACTIVATIONS, GELU, OUTPUTS, RELU, check_activation, operands_of, trimmed
 
 # CUTLASS's linear combination: one fma each for the bias and for c
 _EPILOGUE = ("alpha+bias", "beta*c", "relu", "round")
-_CUTLASS = KernelEnds(_EPILOGUE, ("alpha+bias", "c", "relu", "round"), _EPILOGUE, with_gelu=("alpha+bias", "gelu", "round"))
+_CUTLASS = KernelEpilogue(_EPILOGUE, ("alpha+bias", "c", "relu", "round"), _EPILOGUE, with_gelu=("alpha+bias", "gelu", "round"))
 _ONE = 0x3F800000
+_OF_AMD = ("v_mfma", "v_wmma")
+_NOT_COMPARED = OrderEvidence("assumed", "one accumulator over ascending k; no product of rocBLAS or hipBLASLt was compared")
 
 
-class Ends(NamedTuple):
-    """Both ends of a call: the dtypes of c and out, and what its epilogue is given."""
+class EpilogueInputs(NamedTuple):
+    """The dtypes of c and out of a call, and the other inputs of its epilogue."""
 
     c: np.dtype[Any] | None = None
     out: np.dtype[Any] | None = None
@@ -47,8 +50,8 @@ class Ends(NamedTuple):
 _PLAIN = frozenset({str, int, bool, type(None), Instruction, Arithmetic})  # types whose equal values mean the same choice
 
 
-def ends(arguments: Arguments, *, named: bool) -> Ends:
-    """Return what a call begins and ends with; where the instruction is named, what is wrong with c is told with its name, later.
+def epilogue_inputs(arguments: Arguments, *, named: bool) -> EpilogueInputs:
+    """Return the inputs of the epilogue; if the instruction is named, errors about c are raised later, with its name.
 
     Raises
     ------
@@ -56,9 +59,9 @@ def ends(arguments: Arguments, *, named: bool) -> Ends:
     """
     what, _, _, c, bias, alpha, beta, out, *_ = arguments
     if c is None and out is None and bias is None and beta is None and type(alpha) is float and alpha == 1:
-        return _NO_ENDS
+        return _NO_EPILOGUE
     scaled = "" if beta is None else C if f32_code(beta, f"{what}: beta") == _ONE else SCALED
-    return Ends(
+    return EpilogueInputs(
         None if c is None else _GIVEN if named else operand_or_strided(c, f"{what}: c", typed=True).dtype,
         out.dtype if isinstance(out, np.ndarray) and out.dtype.kind not in "OT" else None,
         bias is not None,
@@ -67,11 +70,11 @@ def ends(arguments: Arguments, *, named: bool) -> Ends:
     )
 
 
-_NO_ENDS = Ends()
+_NO_EPILOGUE = EpilogueInputs()
 _GIVEN = np.dtype(object)  # of something that no choice depends on
 
 
-def _instruction(operands: Signature | None, given: Ends, choices: Choices, target: str, what: str) -> Instruction:
+def _instruction(operands: Signature | None, given: EpilogueInputs, choices: Choices, target: str, what: str) -> Instruction:
     """The instruction that is named, or else the usual one for the operands."""
     where = f"{what}: accumulator"
     wide = None if choices.accumulator is None else accumulator(_format(choices.accumulator, where), where)
@@ -96,7 +99,7 @@ def _format(value: Any, what: str) -> np.dtype[Any]:
         raise OperandTypeError(f"{what}: {error}") from None
 
 
-def _result(ins: Instruction, given: Ends, choices: Choices, what: str) -> str:
+def _result(ins: Instruction, given: EpilogueInputs, choices: Choices, what: str) -> str:
     """The format of the result as the call asks for it, empty where it does not."""
     asked = "" if given.out is None else next((name for name in OUTPUTS if format_of(name).dtype == given.out.newbyteorder("=")), "")
     if choices.out_dtype is None:
@@ -107,7 +110,9 @@ def _result(ins: Instruction, given: Ends, choices: Choices, what: str) -> str:
     return "" if name == ins.dtype else name
 
 
-def epilogue_steps(ins: Instruction, given: Ends, choices: Choices, kernel: KernelEnds, what: str) -> tuple[tuple[str, ...], str]:
+def epilogue_steps(
+    ins: Instruction, given: EpilogueInputs, choices: Choices, kernel: KernelEpilogue, what: str
+) -> tuple[tuple[str, ...], str]:
     """Find the steps of the epilogue and the format of the result, both empty where the result is the accumulator."""
     activation, known, out = choices.activation, kernel.epilogues, _result(ins, given, choices, what)
     check_activation(activation)
@@ -116,8 +121,10 @@ def epilogue_steps(ins: Instruction, given: Ends, choices: Choices, kernel: Kern
     adds = given.beta or (C if choices.preset is not None and given.c is not None else "")
     if not (out or given.bias or given.alpha or adds or activation):
         return (), ""
+    if adds not in known and activation == GELU:
+        raise OperandError(f"{what}: preset {choices.preset!r} does not say how gelu is applied{' with c' if adds else ''} here")
     if adds not in known:
-        raise OperandError(f"{what}: preset {choices.preset!r} is not known with {' and '.join(filter(None, (activation, adds)))} here")
+        raise OperandError(f"{what}: preset {choices.preset!r} does not say how c is added; add it to the result yourself")
     names = {"bias"} if given.bias else set()
     names |= {"alpha"} if given.alpha else set()
     names |= {"c"} if adds else set()
@@ -125,7 +132,7 @@ def epilogue_steps(ins: Instruction, given: Ends, choices: Choices, kernel: Kern
     missing = names - {part for step in steps for part in (step, *operands_of(step))}
     missing |= {activation} if activation == RELU and RELU not in steps else set()
     if missing:
-        raise OperandError(f"{what}: preset {choices.preset!r} is not known with {' and '.join(sorted(missing))} here")
+        raise OperandError(f"{what}: preset {choices.preset!r} does not say how {' and '.join(sorted(missing))} is applied here")
     return steps, out or ("f16" if ins.dtype == "f16" else "f32")
 
 
@@ -134,10 +141,11 @@ def _own(ins: Instruction, operands: Signature | None, choices: Choices, target:
     alone = choices.instruction is None and choices.promote_every is None and operands is not None and not operands.aligned
     tile = UNALIGNED_TILE if alone and takes_tcgen05(target) and ins.formats.a.bits == 16 and not ins.sparse else 0
     order = choices.promote_every, choices.split_k, SLICE_UNITS.get(ins.op, 0), tile, choices.join, choices.join_dtype
-    return LibraryOrder(ins, *order, choices.cast, _CUTLASS, None)
+    by_library = ins.op in _OF_AMD and choices.instruction is None and choices.promote_every is None and choices.split_k == 1
+    return LibraryOrder(ins, *order, choices.cast, _CUTLASS, _NOT_COMPARED if by_library and ins.dtype != "s32" else None)
 
 
-def _chosen(operands: Signature | None, given: Ends, choices: Choices, what: str) -> GemmPlan:
+def _chosen(operands: Signature | None, given: EpilogueInputs, choices: Choices, what: str) -> GemmPlan:
     """The plan of a call. This is where the choices are checked."""
     target = resolved_target(choices.target)
     ins = _instruction(operands, given, choices, target, what)
@@ -169,7 +177,7 @@ def _chosen(operands: Signature | None, given: Ends, choices: Choices, what: str
 
 
 @lru_cache(4096, typed=True)
-def _remembered(operands: Signature | None, given: Ends, what: str, *choices: Any) -> GemmPlan:
+def _remembered(operands: Signature | None, given: EpilogueInputs, what: str, *choices: Any) -> GemmPlan:
     return _chosen(operands, given, Choices(*choices), what)
 
 
@@ -181,7 +189,7 @@ def choose(arguments: Arguments, choices: Choices) -> GemmPlan:
     InstructionError, TargetError, OperandError, OperandTypeError
         If there is no such plan.
     """
-    operands, given, what = signature(arguments, choices), ends(arguments, named=choices.instruction is not None), arguments.call
+    operands, given, what = signature(arguments, choices), epilogue_inputs(arguments, named=choices.instruction is not None), arguments.call
     if not _PLAIN.issuperset(map(type, choices)) or choices.target == "native" or not is_plain(choices.arithmetic):
         return _chosen(operands, given, choices, what)
     plan = _remembered(operands, given, what, *choices)  # type: ignore[arg-type]

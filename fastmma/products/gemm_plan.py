@@ -38,15 +38,15 @@ class GemmPlan(LibraryPlan):
     instruction : str
         The opcode, looped over k in ascending order with D fed back as C.
     arithmetic : Arithmetic, optional
-        One of your own in place of the target's; given by name.
+        Your own arithmetic instead of the target's; given by name.
     promote_every : int or None
         k between promotions: the tensor core starts at zero again, and its sums join a total, which starts from c, by one IEEE add.
     split_k : int, tuple of (start, stop), or StreamK
-        Parts of k, the first from c, joined by IEEE adds: so many of equal length, or where they start and stop.
+        Parts of k, joined by IEEE adds, the first starting from c: a number of parts of equal length, or where each starts and stops.
     split_unit : int
         What the length of a part is rounded up to a multiple of; 0 means the instruction's k.
     first_tile : int
-        Where K, or a part of it, is no multiple of this many k, what is left over comes first, and so its last instruction is a short one.
+        If K, or a part of it, is not a multiple of this many k, the remainder comes first, so the first tile ends with a short instruction.
         0: the last instruction of all is the short one.
     cast : bool
         Whether float16, float32 and float64 multiplicands are rounded to the instruction's formats first, to nearest even.
@@ -118,7 +118,7 @@ class GemmPlan(LibraryPlan):
             raise OperandError(f"{ins}: first_tile must be 0 or, {form}, a multiple of the instruction's k, {ins.k}, not {tile}")
         object.__setattr__(self, "dealt", integer(self.dealt, "dealt", 0))
         if self.dealt and (not isinstance(self.split_k, int) or every is not None or ins.sparse or ins.scale_vec_size or self.in_place):
-            raise OperandError(f"{ins}: tiles of k are dealt to a number of parts, without promotion, of dense operands without scales")
+            raise OperandError(f"{ins}: dealt needs a number of parts (split_k), no promotion, and dense operands without scales")
         if self.join == SECOND_HALF and not self.dealt:
             raise OperandError(f"{ins}: join {self.join!r} is for parts to which tiles of k are dealt")
         self._keep_evidence()
@@ -168,7 +168,7 @@ class GemmPlan(LibraryPlan):
         ins = self.operation.instruction
         opcode, arithmetic = super()._details()
         promotion = f"every {self.promote_every} k: total + partial, {ins.dtype}, from c"
-        first = f", what is left over of tiles of {self.first_tile} k first" if self.first_tile else ""
+        first = f", the remainder after tiles of {self.first_tile} k first" if self.first_tile else ""
         converted = ["convert to f32"] if ins.dtype == "s32" else []
         read = ins.atype == "tf32" and not self.cast
         truncated = "float32 bits of which the low 13 are not read; cuBLAS rounds to tf32 first, as cast=True does" if read else ""

@@ -21,7 +21,7 @@ from fastmma.products.cublas.tile_order import tile_order
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.library_gpu import library_gpu
 from fastmma.products.order import Cuts, StreamK, split
-from fastmma.products.presets import ENDS, GemmPreset, KernelEnds, gemm_preset
+from fastmma.products.presets import KERNEL_EPILOGUES, GemmPreset, KernelEpilogue, gemm_preset
 
 UNKNOWN = ("one", "refuse")
 
@@ -41,7 +41,7 @@ class LibraryOrder(NamedTuple):
     join: str
     join_dtype: str
     cast: bool
-    ends: KernelEnds
+    ends: KernelEpilogue
     evidence: OrderEvidence | None
     leaves_out: bool = False
     dealt: int = 0
@@ -76,7 +76,7 @@ def library_order(ins: Instruction, target: str, shape: Extents | None, biased: 
         raise OperandError(f"unknown must be one of {', '.join(UNKNOWN)}, not {choices.unknown!r}")
     cast, parts = flag(choices.cast, "cast") or row.cast, choices.split_k
     given = not isinstance(parts, int) or parts != 1
-    ends = ENDS[row.split_ends if given else row.ends]
+    ends = KERNEL_EPILOGUES[row.split_ends if given else row.ends]
     plain = LibraryOrder(
         ins, row.promote_every, parts, row.split_unit, 0, choices.join, choices.join_dtype, cast, ends, None, row.leaves_out
     )

@@ -50,15 +50,15 @@ def matmul(
         Of at least one dimension. One-dimensional operands are promoted to matrices and the added dimension is dropped from the result;
         leading dimensions broadcast.
     c : array of the result's shape, optional
-        Accumulator to start from; with `beta` or a preset it is added in the epilogue. A keyword, since the third argument of
+        Accumulator to start from; with `beta` or a preset it is added in the epilogue. A keyword, because the third argument of
         `numpy.matmul` is `out`.
     alpha, beta, bias
-        Of the epilogue, of which `fastmma.gemm` says more: ``activation(alpha * a @ b + beta * c + bias)``, rounded to `out_dtype`.
+        Of the epilogue, ``activation(alpha * a @ b + beta * c + bias)``, rounded to `out_dtype`; `fastmma.gemm` explains it.
         The bias has the length of the last dimension.
     instruction, target, accumulator, promote_every, split_k, join, join_dtype, preset, activation, out_dtype, cast, arithmetic, unknown
         As in `fastmma.gemm`; sparse and block-scaled instructions are for `gemm` only.
     plan : GemmPlan, optional
-        What to do, in place of what it is chosen from; by default what `fastmma.gemm_plan` returns for them.
+        The plan to follow, instead of the options that choose one; by default the one that `fastmma.gemm_plan` returns for them.
     out : ndarray, optional
         Where to put the result, of exactly its shape and dtype; it may overlap any operand.
     threads : int, optional

@@ -65,7 +65,7 @@ class AccumulationPlan(LibraryPlan):
         partial, total)``, the product of the scales being rounded first), ``"multiply-add"`` (``total + (scale_a * scale_b) * partial``),
         ``"fma-each"`` (``fma(partial * scale_a, scale_b, total)``), ``"multiply-add-each"`` (``total + (partial * scale_a) * scale_b``).
     split_k : int, tuple of (start, stop), or StreamK
-        Parts of k: so many of equal length (rounded up to `split_unit`), or where they start and stop.
+        Parts of k: a number of parts of equal length (rounded up to `split_unit`), or where each starts and stops.
     epilogue : tuple of str
         The steps on the f32 sums x, in order: multiplications by ``"scale_a"``, ``"scale_b"``, ``"scale_ab"`` (their rounded product) or
         ``"alpha"``, additions of ``"c"`` (times beta, rounded) or ``"bias"``, both in one fma as in ``"alpha+bias"``, ``"beta*c"``
@@ -86,7 +86,7 @@ class AccumulationPlan(LibraryPlan):
     evidence : OrderEvidence, optional
         How it is known that a library adds so, if these are a preset's choices, unchanged; given by name.
     arithmetic : Arithmetic, optional
-        One of your own in place of the target's; given by name.
+        Your own arithmetic instead of the target's; given by name.
 
     Raises
     ------

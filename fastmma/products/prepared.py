@@ -216,7 +216,7 @@ def prepare(
     backend: str = "numba",
     **choices: Unpack[GemmChoices],
 ) -> Prepared:
-    """A product that is checked and chosen once, and then called: a call costs some microseconds above its kernel.
+    """A product that is chosen and checked once, and then called: a call costs some microseconds more than its kernel.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def prepare(
     alpha, beta, bias
         As in `fastmma.gemm`; only whether they are 1, or given, counts.
     plan : GemmPlan, optional
-        What to do, in place of what it is chosen from.
+        The plan to follow, instead of the options that choose one.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``.
     backend : {"numba", "reference", "cupy", "cupy-emulate"}

@@ -14,15 +14,15 @@ _OF_BIAS = {"c": "bias", "beta*c": "bias", "alpha+c": "alpha+bias"}  # steps of 
 
 
 @dataclass(frozen=True)
-class KernelEnds:
-    """How a library's kernel ends: the steps of its epilogue.
+class KernelEpilogue:
+    """The steps of the epilogue of a library's kernel.
 
     Attributes
     ----------
     alone, with_c, with_scaled_c : tuple of str
         Where nothing is added but a bias; where c is added as it is; and times a beta that is not 1. Empty where they are not known.
     wide : str
-        The row of `ENDS` by which the kernel ends that writes f32, if it is another.
+        The row of `KERNEL_EPILOGUES` by which the kernel ends that writes f32, if it is another.
     with_gelu : tuple of str
         Where gelu is asked for, and nothing is added but a bias; empty where it is not known.
     """
@@ -38,7 +38,7 @@ class KernelEnds:
         """Steps by what is added: nothing, c, or c times beta."""
         return {"": self.alone} | {name: steps for name, steps in ((C, self.with_c), (SCALED, self.with_scaled_c)) if steps}
 
-    def with_bias_as_c(self) -> KernelEnds:
+    def with_bias_as_c(self) -> KernelEpilogue:
         """Return how the kernel ends where a bias is added as c."""
         return replace(self, alone=tuple(_OF_BIAS.get(step, step) for step in self.with_c))
 
@@ -47,32 +47,32 @@ _ALONE, _ROUNDED_FIRST = ("alpha", "bias", "relu", "round"), ("alpha", "round", 
 _GELU, _GELU_AFTER, _GELU_FMA = ("bias", "gelu", "round"), ("round", "gelu(x+bias)"), ("bias", "gelu-fma", "round")
 _ADD, _FMA = ("alpha", "beta*c", "round"), ("alpha+c", "round")
 # seen on an H200 with cuBLAS 13.1: sums of a few bits that c almost cancels, so that every rounding shows
-ENDS: dict[str, KernelEnds] = {
-    "": KernelEnds(_ALONE),
+KERNEL_EPILOGUES: dict[str, KernelEpilogue] = {
+    "": KernelEpilogue(_ALONE),
     # 8-bit floats by nvjet
-    "fp8": KernelEnds(_ALONE, with_gelu=_GELU_FMA),
-    "fp8 parts": KernelEnds(_ALONE, with_gelu=_GELU),
+    "fp8": KernelEpilogue(_ALONE, with_gelu=_GELU_FMA),
+    "fp8 parts": KernelEpilogue(_ALONE, with_gelu=_GELU),
     # nvjet; a kernel of its own, badd, adds c with beta = 1 to a result that was rounded before
-    "badd": KernelEnds(_ALONE, ("alpha", "round", "c"), _FMA, with_gelu=_GELU_FMA),
+    "badd": KernelEpilogue(_ALONE, ("alpha", "round", "c"), _FMA, with_gelu=_GELU_FMA),
     # the kernel that adds parts of k, splitKreduce, and some of CUTLASS's
-    "add": KernelEnds(_ALONE, _ADD, _ADD, with_gelu=_GELU),
+    "add": KernelEpilogue(_ALONE, _ADD, _ADD, with_gelu=_GELU),
     # CUTLASS's parts in a workspace of 16 bits; a bias is added to what was rounded
-    "add-rounded": KernelEnds((*_ROUNDED_FIRST, "relu"), _ADD, _ADD, with_gelu=_GELU_AFTER),
+    "add-rounded": KernelEpilogue((*_ROUNDED_FIRST, "relu"), _ADD, _ADD, with_gelu=_GELU_AFTER),
     # off the tensor cores, where threads share k: alpha times a sum of 0 is 0, also where alpha is negative
-    "lanes": KernelEnds(("alpha+0", "bias", "relu", "round"), _FMA, _FMA, with_gelu=_GELU_AFTER),
+    "lanes": KernelEpilogue(("alpha+0", "bias", "relu", "round"), _FMA, _FMA, with_gelu=_GELU_AFTER),
     # the same where alpha multiplies an operand first
-    "lanes-scaled": KernelEnds(("bias", "relu", "round"), ("beta*c", "round"), ("beta*c", "round"), with_gelu=_GELU_AFTER),
-    "fma": KernelEnds(("alpha+bias", "relu", "round"), _FMA, _FMA, with_gelu=_GELU),
-    "fma, gelu after": KernelEnds(("alpha+bias", "relu", "round"), _FMA, _FMA, with_gelu=_GELU_AFTER),
-    "fma16": KernelEnds(("alpha+bias", "relu", "round"), _FMA, _FMA, wide="add", with_gelu=_GELU),
+    "lanes-scaled": KernelEpilogue(("bias", "relu", "round"), ("beta*c", "round"), ("beta*c", "round"), with_gelu=_GELU_AFTER),
+    "fma": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA, with_gelu=_GELU),
+    "fma, gelu after": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA, with_gelu=_GELU_AFTER),
+    "fma16": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA, wide="add", with_gelu=_GELU),
     # parts that are added in place go through the epilogue one by one: c or a bias joins the first one, and its result is the next one's c
-    "in-place fma": KernelEnds(("alpha+bias", "relu", "round"), _FMA, _FMA),
-    "in-place add": KernelEnds(_ALONE, _ADD, _ADD),
-    "in-place add, no bias": KernelEnds(("alpha", "round"), _ADD, _ADD),
+    "in-place fma": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA),
+    "in-place add": KernelEpilogue(_ALONE, _ADD, _ADD),
+    "in-place add, no bias": KernelEpilogue(("alpha", "round"), _ADD, _ADD),
     # a bias joins the sum of all parts; with alpha it is not known
-    "bias": KernelEnds(("bias", "round")),
+    "bias": KernelEpilogue(("bias", "round")),
     # where c and a bias join is not known
-    "unknown": KernelEnds(("round",)),
+    "unknown": KernelEpilogue(("round",)),
 }
 
 
@@ -141,7 +141,7 @@ class GemmPreset:
     ops : tuple of str
         The library's instructions: other ones of the same formats may give other bits.
     ends, split_ends : str
-        The rows of `ENDS` for one part of k, and for several.
+        The rows of `KERNEL_EPILOGUES` for one part of k, and for several.
     recorded : bool
         Whether products on a GPU of these targets are recorded in a file that ships with fastmma.
     rules : tuple of OnePart

@@ -53,8 +53,8 @@ def scaled_matmul(
 ) -> NDArray[Any]:
     """Product of block-scaled arrays, with the bits that a plan of accumulation gives on a GPU.
 
-    The values that are multiplied are ``element * scale`` (and ``* global_scale``); when and how the scales are multiplied in, and every
-    rounding, is said by the plan: print what `fastmma.scaled_plan` returns for the same arguments.
+    It multiplies the values ``element * scale`` (and ``* global_scale``). The plan says when and how the scales are multiplied in, and
+    how everything is rounded: print what `fastmma.scaled_plan` returns for the same arguments.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def scaled_matmul(
     out_dtype : dtype or format, optional
         float32 (the default), bfloat16 or float16.
     arithmetic : Arithmetic, optional
-        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
+        Your own arithmetic instead of the target's: `fastmma.arithmetic` returns the target's, and `dataclasses.replace` changes it.
     out : ndarray (..., M, N), optional
         Where to put the result.
     threads : int, optional

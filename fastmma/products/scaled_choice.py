@@ -118,7 +118,7 @@ def scaled_plan(
     out_dtype : dtype or format
         float32, bfloat16 or float16.
     arithmetic : Arithmetic, optional
-        One of your own in place of the target's: `fastmma.arithmetic` returns that, and `dataclasses.replace` changes it.
+        Your own arithmetic instead of the target's: `fastmma.arithmetic` returns the target's, and `dataclasses.replace` changes it.
 
     Raises
     ------

@@ -18,3 +18,7 @@ __all__ = [
     "to_blocked",
     "unpack_e2m1",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

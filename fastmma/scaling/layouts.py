@@ -32,7 +32,7 @@ def to_blocked(scales: Any) -> NDArray[Any]:
     Returns
     -------
     array of ``128 * ceil(rows / 128) * 4 * ceil(columns / 4)`` scales, of the same dtype
-        What pads the tiles is zero bits.
+        Tiles are padded with zero bits.
 
     Raises
     ------

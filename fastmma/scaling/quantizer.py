@@ -49,7 +49,7 @@ def quantize(
         How scales follow from the largest magnitudes: see `fastmma.scaling.RULES`. The scheme's first rule by default.
     rounding : {"nearest", "zero", "stochastic"}
         Of elements: to nearest, ties to even; toward zero; or up with the probability of the discarded fraction.
-    seed : int, which ``"stochastic"`` needs and the others do without
+    seed : int, only for ``"stochastic"``, which needs it
         Element i in C order takes the i-th output of the generator SplitMix64 with this seed, whatever the threads.
     pad : bool
         Whether the last block of a dimension may be shorter, as if zeros followed; if not, extents must be multiples of the block's.

@@ -9,3 +9,7 @@ from fastmma.shared.swizzle import Swizzle
 from fastmma.shared.tile import Tile
 
 __all__ = ["BankConflicts", "Box", "Swizzle", "Tile", "bank_conflicts"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -25,13 +25,13 @@ class BankConflicts:
     Attributes
     ----------
     wavefronts : tuple of int
-        For each phase (the lanes that are served together), how often shared memory is asked: the most words that one bank has to give.
+        For each phase (the lanes that are served together), the number of accesses: the most words that one bank has to deliver.
     conflicts : int
         Wavefronts beyond one a phase; 0 is best.
     degree : int
         The worst phase: 2 is a two-way conflict.
     banks : tuple of tuples of int
-        For each phase, the banks that have to give that many words.
+        For each phase, the banks that have to deliver that many words.
     """
 
     wavefronts: tuple[int, ...]
@@ -44,7 +44,7 @@ class BankConflicts:
 
     @property
     def degree(self) -> int:
-        """The most words that one bank has to give in a phase."""
+        """The most words that one bank has to deliver in a phase."""
         return max(self.wavefronts)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class BankConflicts:
 def bank_conflicts(addresses: Any, width: int, *, active: Any = None) -> BankConflicts:
     """The bank conflicts of a load or a store of one warp.
 
-    Shared memory has 32 banks of 4 bytes; a bank gives one word at a time, to all lanes that want it. Lanes are served together in phases
+    Shared memory has 32 banks of 4 bytes; a bank delivers one word at a time, to all its readers. Lanes are served together in phases
     of at most 128 bytes: all 32 where each moves at most 4 bytes, 16 where 8, 8 where 16, as the rows of one matrix of ldmatrix.
 
     Parameters
@@ -81,7 +81,7 @@ def bank_conflicts(addresses: Any, width: int, *, active: Any = None) -> BankCon
 
     Notes
     -----
-    CUDA C++ Programming Guide: Shared Memory. The phases of 8 and of 16 bytes are what profilers show; no document says them.
+    CUDA C++ Programming Guide: Shared Memory. Profilers show the phases of 8 and of 16 bytes; no document has them.
 
     Examples
     --------

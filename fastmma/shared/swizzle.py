@@ -28,7 +28,7 @@ class Swizzle:
     m : int
         Low bits that stay as they are: 2^m bytes (or elements, see `recast`) move together.
     s : int
-        How far above the bits that change those lie that they are combined with; below, where it is negative. At least b away.
+        The distance from the bits that change up to the bits that they are combined with; down, if it is negative. At least b.
 
     Raises
     ------

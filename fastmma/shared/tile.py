@@ -47,7 +47,7 @@ class Tile:
     Raises
     ------
     OperandError, InstructionError
-        If a row is no whole number of bytes, rows overlap, or the swizzle would take an element apart or move it out of the tile.
+        If a row is not a whole number of bytes, rows overlap, or the swizzle would split an element or move it out of the tile.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class Tile:
 
     @property
     def end(self) -> int:
-        """The first byte behind the tile where one with the same swizzle may begin, at the start of its pattern."""
+        """The first byte after the tile where the pattern of its swizzle begins again."""
         step = max(self._swizzle.period, UNIT)
         return -(-(self.address + self.rows * self.pitch) // step) * step
 
@@ -239,7 +239,7 @@ class Tile:
         mn_major : bool
             Whether rows count k and columns m or n.
         beside : int
-            Bytes from this tile to the one that goes on where its columns end. Only where the operand is wider than the tile.
+            Bytes from this tile to the tile with the next columns, if the operand is wider than the tile.
         instruction : {"wgmma", "tcgen05"}
             What is to read it.
 

@@ -7,6 +7,7 @@
 True
 """
 
+from fastmma.study.answers import answer
 from fastmma.study.distributions import DISTRIBUTIONS, Distribution
 from fastmma.study.grid import Case, Grid
 from fastmma.study.layers import Layer, layers
@@ -29,7 +30,12 @@ __all__ = [
     "Preset",
     "Results",
     "Tensor",
+    "answer",
     "layers",
     "read",
     "run",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -26,8 +26,15 @@ def percent(value: float | None) -> str:
     return f"{f'{100 * value:#.3g}'.removesuffix('.')} %" if value >= 1e-5 else f"{value:.2g}"
 
 
-def _series(texts: Sequence[str], word: str = "and") -> str:
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} {word} {texts[-1]}"
+def join_words(texts: Sequence[str]) -> str:
+    """Join texts with commas, and the last with "and".
+
+    Examples
+    --------
+    >>> join_words(["a", "b", "c"])
+    'a, b and c'
+    """
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
 def _ranking(table: Layered) -> str:
@@ -41,7 +48,7 @@ def _ranking(table: Layered) -> str:
     first, *between, last = ranked
     text = f"{first} loses least: a relative error of {errors[first]} ({over})"
     if between:
-        text += f", then {_series([f'{name} ({errors[name]})' for name in between])}"
+        text += f", then {join_words([f'{name} ({errors[name]})' for name in between])}"
     return f"{text}; {last} loses most ({errors[last]})."
 
 
@@ -57,7 +64,7 @@ def _layers(table: Layered, series: str) -> str:
         return f"Under {series}, all layers lose about the same, {percent(least)} to {percent(most)}."
     worst = [layer for layer in ordered[:2] if errors[layer] > middle * _ALIKE]
     lose = "lose" if len(worst) > 1 else "loses"
-    named = _series([f"{layer} ({percent(errors[layer])})" for layer in worst])
+    named = join_words([f"{layer} ({percent(errors[layer])})" for layer in worst])
     return f"Under {series}, {named} {lose} most, {ordered[-1]} least ({percent(least)})."
 
 
@@ -72,7 +79,7 @@ def _sums(table: Layered) -> str:
         return f"The sums on the tensor core are below {100 * _SHARE:g} % of the error everywhere: the rest is rounding of the operands."
     worst = {name: max(table.of_series(name), key=lambda each: share(each[1])) for name in found}
     shares = [f"{name} (up to {percent(share(record))} of the error, in {layer})" for name, (layer, record) in worst.items()]
-    return f"The sums on the tensor core count under {_series(shares)}."
+    return f"The sums on the tensor core count under {join_words(shares)}."
 
 
 def _caution(table: Layered) -> str:
@@ -88,6 +95,6 @@ def conclusion(table: Layered) -> list[str]:
     sentences = [f"{table.title}{on}.", _ranking(table), *(_layers(table, name) for name in table.ranked()), _sums(table), _caution(table)]
     left_out = [layer for (layer, _), record in table.cells.items() if record["left_out"]]
     if left_out:
-        some = _series(list(dict.fromkeys(left_out))[:3])
+        some = join_words(list(dict.fromkeys(left_out))[:3])
         sentences.append(f"Some results are infinite or NaN, and left out, in {some}.")
     return [each for each in sentences if each]

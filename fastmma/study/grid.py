@@ -39,9 +39,9 @@ class Case:
     promote_every, split_k
         The accumulation plan, as `fastmma.gemm` and `fastmma.scaled_matmul` have it; what is not given, `fastmma.scaled_plan` chooses.
     distribution : str
-        What those operands are drawn from that are not read from files.
+        The distribution of operands that are not read from files.
     weights, activations : str
-        Files that B and A come from, with the digest of their values, or empty.
+        The files of B and A, with the digest of their values, or empty.
     seed : int
     sample : int
         Rows and columns of the product that are compared with the exact one, at most that many of each, drawn at random from the seed.

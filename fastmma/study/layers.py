@@ -196,7 +196,7 @@ def _no_matrices(source: str | Path, found: list[Found]) -> OperandError:
 
 @public_call
 def layers(source: str | Path, *, transposed: bool | None = None) -> list[Layer]:
-    """The weights that a source means, in the order of their names, without reading them.
+    """Return the weights that a source names, in the order of their names, without reading them.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def layers(source: str | Path, *, transposed: bool | None = None) -> list[Layer]
     Raises
     ------
     OperandError, OperandTypeError
-        If a file is missing or damaged, or nothing is meant; the message names what comes close.
+        If a file is missing or damaged, or no tensor matches; the message names the closest matches.
 
     Examples
     --------

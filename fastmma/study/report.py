@@ -5,71 +5,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastmma.host.calls import public_call
+from fastmma.study.answers import answer
 from fastmma.study.distributions import DISTRIBUTIONS
 from fastmma.study.grid import case_of
+from fastmma.study.groups import deepest, grouped, series
 from fastmma.study.layer_report import layer_sections
 from fastmma.study.layered import layered
 from fastmma.study.markdown import number, table_of
-from fastmma.study.records import Record
+from fastmma.study.records import CSV, Record
 
+# of the table that is read; all metrics are columns of the CSV file
 _COLUMNS = {
     "relative_error": "error",
-    "quantisation_error": "of which quantisation",
+    "quantisation_error": "quantisation",
     "accumulation_error": "accumulation",
+    "max_error": "largest / rms",
     "sqnr_db": "SQNR, dB",
-    "cosine": "cosine",
-    "max_ulp": "max ULP",
-    "mean_ulp": "mean ULP",
-    "max_error": "max error / rms",
-    "bias": "bias",
-    "shrinkage": "shrinkage",
-    "mse_a": "MSE of A",
-    "mse_b": "MSE of B",
     "left_out": "not finite",
 }
-_BY_DEPTH = ("accumulation_error", "relative_error", "shrinkage")
+_BY_DEPTH = {"accumulation_error": "accumulation", "relative_error": "error", "shrinkage": "shrinkage"}
 _LEGEND = """\
 With d the result, q the exact product of the rounded operands and x that of the original ones: *error* is ‖d - x‖ / ‖x‖ (Frobenius),
 *quantisation* ‖q - x‖ / ‖x‖, *accumulation* ‖d - q‖ / ‖x‖, *SQNR* -20 log₁₀ of the error, *cosine* that of d and x; *ULP* are |d - q| in
-units of the last place of f32 at q, q = 0 aside; *max error / rms* is the largest |d - q| over the root mean square of q; *bias* is the
+units of the last place of f32 at q, q = 0 aside; *largest / rms* is the largest |d - q| over the root mean square of q; *bias* is the
 mean of d - q, and *shrinkage* that of (q - d) sign(q), over the mean of |q|: truncation shows as shrinkage above zero. *MSE* are the
 operands' own mean squared errors over their mean squares. *Not finite* results are left out.
 A dash stands for what is not defined: nothing to compare, or no error at all.
 """
 
 
-def series(record: Record) -> str:
-    """Return what is compared between records of the same operands: the format and the accumulator."""
-    case = case_of(record)
-    return f"{case.format}, {case.accumulator}"
-
-
-def grouped(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Records by where their operands come from, in order of appearance; also by M x N and by seed, if there are several."""
-    sizes, seeds = {(record["m"], record["n"]) for record in records}, {record["seed"] for record in records}
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        size = f", {record['m']} x {record['n']}" if len(sizes) > 1 else ""
-        seed = f", seed {record['seed']}" if len(seeds) > 1 else ""
-        found.setdefault(case_of(record).source + size + seed, []).append(record)
-    return found
-
-
-def deepest(records: Sequence[Record]) -> list[Record]:
-    """Those with the largest K, those of one format next to each other."""
-    depth = max(record["k"] for record in records)
-    formats = list(dict.fromkeys(record["format"] for record in records))
-    return sorted((record for record in records if record["k"] == depth), key=lambda record: formats.index(record["format"]))
-
-
 def summary(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of the table of all metrics, one row a record."""
-    headings = ["format", "accumulator", "M x N x K", *_COLUMNS.values()]
+    """Headings and rows of a table to read, one row a record; K is a column where there are several."""
+    depths = len({record["k"] for record in records}) > 1
+    columns = {name: heading for name, heading in _COLUMNS.items() if name != "left_out" or any(record[name] for record in records)}
+    headings = ["format", "accumulator", *(["K"] if depths else []), *columns.values()]
     rows = []
     for record in records:
         case = case_of(record)
-        cells = [number(record[name]) for name in _COLUMNS]
-        rows.append([case.format, case.accumulator, f"{case.m} x {case.n} x {case.k}", *cells])
+        cells = [number(record[name]) for name in columns]
+        rows.append([case.format, case.accumulator, *([str(case.k)] if depths else []), *cells])
     return headings, rows
 
 
@@ -79,7 +53,7 @@ def _by_depth(records: Sequence[Record], metric: str) -> str:
     for record in records:
         cells.setdefault(series(record), {})[record["k"]] = number(record[metric])
     rows = [[name, *(found.get(depth, "") for depth in depths)] for name, found in cells.items()]
-    return table_of([_COLUMNS[metric], *(f"K = {depth}" for depth in depths)], rows)
+    return table_of([_BY_DEPTH[metric], *(f"K = {depth}" for depth in depths)], rows)
 
 
 def _how_exact(records: Sequence[Record]) -> str:
@@ -117,12 +91,14 @@ def markdown(records: Sequence[Record], *, title: str, command: str = "", pictur
     pictures : sequence of (str, str)
         Titles and files of pictures, relative to the report.
     """
-    parts = [f"# {title}\n"]
+    shown = [f"![{name}]({file})\n" for name, file in pictures]
+    parts = [f"# {title}\n", " ".join(answer(records)) + "\n", *shown[:1]]
     if command:
         parts.append(f"```sh\n{command}\n```\n")
-    parts += [_how_exact(records) + "\n", *(f"![{name}]({file})\n" for name, file in pictures)]
+    parts.append(_how_exact(records) + "\n")
     tables = layered(records)
     parts += layer_sections(tables) if tables else _sections(records)
+    parts += ["## Pictures\n", *shown[1:]] if shown[1:] else []
     parts.append("## How to read this\n")
     parts.append(_LEGEND)
     parts += ["## How well the arithmetic is known\n", table_of(*_evidence(records))]
@@ -138,7 +114,9 @@ def _sections(records: Sequence[Record]) -> list[str]:
         drawn = not (found[0]["weights"] and found[0]["activations"])
         law = f": {DISTRIBUTIONS[found[0]['distribution']].law}" if drawn else ""
         parts.append(f"## {source}{law}\n")
-        parts.append(table_of(*summary(deepest(found))))
+        deep = deepest(found)
+        parts.append(f"Products of {deep[0]['m']} x {deep[0]['n']} x {deep[0]['k']}; all metrics of all cases are in `{CSV}`.\n")
+        parts.append(table_of(*summary(deep)))
         if len({record["k"] for record in found}) > 1:
             parts += [_by_depth(found, metric) for metric in _BY_DEPTH]
     return parts

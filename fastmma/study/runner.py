@@ -124,14 +124,14 @@ def run(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Results:
-    """Compute what is missing of a study and return all of it.
+    """Compute the missing cases of a study and return all records.
 
     Parameters
     ----------
     study : Grid or Case, or several, or a preset or its name
     output : folder, optional
         Where ``results.jsonl`` and ``results.csv`` grow by one record as soon as it is computed. Cases whose records are there already
-        are not computed again, so that a study that was stopped, however it was stopped, goes on where it was.
+        are not computed again, so a study that was stopped in any way continues where it was.
     tensors : Tensor, Layer, str or Path, or two of them, or two lists of them
         Operands from files: the weights (N, K), as a linear layer stores them, and then perhaps the activations (M, K). What is not given
         is drawn from the distributions. Weights of several layers, such as ``"model.safetensors::*dense*"``, the folder of a model, or
@@ -143,7 +143,7 @@ def run(
         Of the emulated products; all cores by default, or ``FASTMMA_NUM_THREADS``. Results do not depend on it. The exact products are
         NumPy's, with the threads of its BLAS.
     progress : callable, optional
-        Called with the number of finished cases, that of all cases, and the case that begins; with an executor, the case that ended.
+        Called with the number of finished cases, the number of all cases, and the case that begins (with an executor, the one that ended).
     executor : concurrent.futures.Executor, optional
         Whose workers compute the cases, in any order: of threads or processes, or the executors of Dask, loky and mpi4py. Each case then
         takes one of the worker's threads, if `threads` does not say otherwise, and is sent the tensors that it needs.

@@ -29,6 +29,15 @@ def host_array(value: Any, what: str) -> NDArray[Any]:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
+def result_like(operand: Any, result: NDArray[Any]) -> Any:
+    """A product as the library of its operand returns it: of tensors of floats a tensor of their dtype, on their device."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(operand, torch.Tensor):
+        return result
+    found = torch.from_numpy(np.ascontiguousarray(result)).to(operand.device)
+    return found.to(operand.dtype) if operand.dtype.is_floating_point else found
+
+
 def _of_tensor(torch: Any, tensor: Any) -> NDArray[Any]:
     """A tensor of torch; the formats that NumPy lacks go through their codes."""
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()

@@ -13,7 +13,7 @@ from fastmma.host.errors import FastmmaError, OperandError
 from fastmma.isa.gpus import TargetName
 from fastmma.products.gemm import gemm
 from fastmma.products.gemm_choice import gemm_plan
-from fastmma.testing.arrays import host_array
+from fastmma.testing.arrays import host_array, result_like
 
 Multiply = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 
@@ -83,10 +83,10 @@ def unnoticed(test: Callable[[Multiply], None], *, target: TargetName = "H100", 
         if name not in FAULTS:
             raise OperandError(f"there is no fault {name!r}; there are {', '.join(FAULTS)}")
 
-    def right(a: Any, b: Any) -> NDArray[Any]:
-        return gemm(host_array(a, "a"), host_array(b, "b"), target=target)
+    def right(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        return gemm(a, b, target=target)
 
-    test(right)
+    test(lambda a, b: result_like(a, right(host_array(a, "a"), host_array(b, "b"))))
     return tuple(name for name in faults if _passes(test, name, right, target))
 
 
@@ -94,14 +94,14 @@ def _passes(test: Callable[[Multiply], None], name: str, right: Multiply, target
     """Tell whether a test passes with a fault; a fault that no product of the test can have is none."""
     met = []
 
-    def wrong(a: Any, b: Any) -> NDArray[Any]:
+    def wrong(a: Any, b: Any) -> Any:
         first, second = host_array(a, "a"), host_array(b, "b")
         try:
             found = FAULTS[name](right, first, second, target)
         except FastmmaError:
-            return right(first, second)
+            return result_like(a, right(first, second))
         met.append(name)
-        return found
+        return result_like(a, found)
 
     try:
         test(wrong)
@@ -117,6 +117,7 @@ def assert_sensitive(test: Callable[[Multiply], None], *, target: TargetName = "
     ----------
     test : callable
         Takes a function of two matrices, which it tests in a kernel's place, and raises an AssertionError where the product is wrong.
+        The function returns float32 arrays of NumPy; of tensors a tensor of their dtype, as ``torch.matmul`` does.
     target : str
         The GPU whose bits the product has that is right.
     faults : collection of str

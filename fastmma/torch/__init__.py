@@ -20,12 +20,13 @@ from fastmma.torch.library import Installation, install
 from fastmma.torch.mode import emulate
 from fastmma.torch.recordings import Recording
 from fastmma.torch.report import Report
-from fastmma.torch.rows import ModelInvariance, invariance
+from fastmma.torch.rows import ModelAgreement, ModelInvariance, compare_models, invariance
 from fastmma.torch.steps import SameStep, assert_same_step, record
 
 __all__ = [
     "AssumedWarning",
     "Installation",
+    "ModelAgreement",
     "ModelInvariance",
     "NotEmulatedError",
     "Recording",
@@ -38,6 +39,7 @@ __all__ = [
     "backend",
     "baddbmm",
     "bmm",
+    "compare_models",
     "emulate",
     "from_scaled",
     "grouped_mm",
@@ -53,3 +55,7 @@ __all__ = [
     "to_scaled",
     "to_torch",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

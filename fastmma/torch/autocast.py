@@ -62,6 +62,7 @@ class _Local(threading.local):
 _local = _Local()
 _lock = forks.shared_lock(outermost=True)
 _inside = 0
+_has_kernels = False
 _set: ExitStack
 
 
@@ -218,8 +219,40 @@ def _forgetting(plain: Callable[[], None]) -> Callable[[], None]:
     return clear
 
 
+def _with_kernels(plain: Callable[..., None]) -> Callable[..., None]:
+    """Have regions of autocast, of which each that begins calls this function, find the kernels."""
+
+    def turn(*args: Any, **kwargs: Any) -> None:
+        _add_kernels()
+        plain(*args, **kwargs)
+
+    return turn
+
+
+def _add_kernels() -> None:
+    """Put the kernels in the places of torch's, unless they are there: it takes a millisecond, and most emulations have no autocast."""
+    global _has_kernels
+    with _lock:
+        if _has_kernels or not _inside:
+            return
+        library: Any = torch.library.Library("aten", "IMPL")
+        _set.callback(library._destroy)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Warning only once for all operators")  # torch's, that kernels are replaced
+            for func, policy in _operators():
+                library.impl(func, _kernel(func, policy), "AutocastCUDA", allow_override=True)
+        _has_kernels = True
+
+
+def _remove_all() -> None:
+    """Put back what concerns the process."""
+    global _has_kernels
+    _has_kernels = False
+    _set.close()
+
+
 def _entered() -> ExitStack:
-    """Set what concerns the process."""
+    """Set what concerns the process, but for the kernels."""
     stack = ExitStack()
     try:
         amp = torch.cuda.amp.common
@@ -228,14 +261,9 @@ def _entered() -> ExitStack:
             (torch.cuda, "is_bf16_supported", _unless_emulated(torch.cuda.is_bf16_supported, True)),
             (torch.amp.autocast_mode, "_cast", _cast_inputs(torch.amp.autocast_mode._cast)),
             (torch, "clear_autocast_cache", _forgetting(torch.clear_autocast_cache)),
+            (torch, "set_autocast_enabled", _with_kernels(torch.set_autocast_enabled)),
         ):
             stack.enter_context(mock.patch.object(owner, name, made))
-        library: Any = torch.library.Library("aten", "IMPL")
-        stack.callback(library._destroy)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Warning only once for all operators")  # torch's, that kernels are replaced
-            for func, policy in _operators():
-                library.impl(func, _kernel(func, policy), "AutocastCUDA", allow_override=True)
     except BaseException:
         stack.close()
         raise
@@ -252,6 +280,8 @@ def casting() -> Iterator[None]:
         _inside += 1
     _local.depth += 1
     try:
+        if is_on():
+            _add_kernels()
         with torch._C._IncludeDispatchKeyGuard(_KEY):
             yield
     finally:
@@ -259,7 +289,7 @@ def casting() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if not _inside:
-                _set.close()
+                _remove_all()
 
 
 def is_on() -> bool:

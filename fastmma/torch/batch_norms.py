@@ -45,7 +45,7 @@ def _array(tensor: Tensor | None) -> Any:
 
 def _check(*tensors: Tensor | None) -> None:
     if any(each is not None and (not each.numel() or each.is_neg() or each.dim() == 0) for each in tensors):
-        raise NotEmulatedError("batch norms of nothing, or of a view of negatives, are torch's")
+        raise NotEmulatedError("torch computes batch norms of empty tensors and of negated views itself")
 
 
 def normalize(given: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor]:

@@ -17,7 +17,7 @@ from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_gpu import library_gpu
-from fastmma.torch.plans import Ends, Planned, UnknownError, by_choice, checked, ends_of, status_of, unknown_plan
+from fastmma.torch.plans import Epilogue, Planned, UnknownError, by_choice, checked, epilogue_options, status_of, unknown_plan
 from fastmma.torch.report import ASSUMED, EMULATED
 from fastmma.torch.settings import Modes, Settings
 
@@ -48,14 +48,14 @@ _CHAIN = "stacks of float32 matrices, of 17 and more rows or contiguous columns,
 _CHAIN_RATES = {"H200": (1212, 1212)}  # fresh calls of torch.bmm that had every bit
 
 
-def chained(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Modes) -> Planned:
+def chained(settings: Settings, a: Strided, b: Strided, epilogue: Epilogue, modes: Modes) -> Planned:
     """The plan of a product of float32 off the tensor cores, where the slices of k are known: there is one k, or the caller says them.
 
     Parameters
     ----------
     settings : Settings
     a, b : Strided (..., M, K) and (..., K, N)
-    ends : Ends
+    epilogue : Epilogue
     modes : Modes
 
     Raises
@@ -67,7 +67,7 @@ def chained(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Modes
     instruction = _MATRIX_CORES.get(target_of(settings.architecture).vendor)
     if instruction is not None and said is None:
         try:
-            plan = gemm_plan(a, b, instruction=instruction, target=settings.target, **ends_of(ends))
+            plan = gemm_plan(a, b, instruction=instruction, target=settings.target, **epilogue_options(epilogue))
         except TargetError as error:
             raise UnknownError(str(error)) from None
         return checked(settings, Planned(plan, ASSUMED, unknown_plan(settings, "f32")))
@@ -79,35 +79,35 @@ def chained(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Modes
         said, status, how = 1, EMULATED, "one k"
     elif settings.library is None:
         said, status, how = 1, ASSUMED, "one accumulator"
-    elif chosen := _of_matrices(settings, a, b, ends) if a.ndim == 2 else _of_stack(settings, a, b, ends, modes):
+    elif chosen := _of_matrices(settings, a, b, epilogue) if a.ndim == 2 else _of_stack(settings, a, b, epilogue, modes):
         return checked(settings, chosen)
     else:
         raise UnknownError(_UNKNOWN)
-    if settings.library is not None and (ends.c or ends.bias):
+    if settings.library is not None and (epilogue.c or epilogue.bias):
         raise UnknownError("how cuBLAS adds to products of float32 without TF32 is not known")
-    plan = gemm_plan(a, b, instruction=FMA, target=settings.target, split_k=said, **ends_of(ends))
+    plan = gemm_plan(a, b, instruction=FMA, target=settings.target, split_k=said, **epilogue_options(epilogue))
     return checked(settings, Planned(plan, status, how))
 
 
-def _of_matrices(settings: Settings, a: Strided, b: Strided, ends: Ends) -> Planned | None:
+def _of_matrices(settings: Settings, a: Strided, b: Strided, epilogue: Epilogue) -> Planned | None:
     """The plan of the kernel that the library chose for such matrices, or, assumed, for such without gaps; None where there is none."""
-    if found := by_choice(settings, a, b, ends, tf32=False):
+    if found := by_choice(settings, a, b, epilogue, tf32=False):
         return found
-    found = by_choice(settings, _without_gaps(a), _without_gaps(b), ends, tf32=False)
+    found = by_choice(settings, _without_gaps(a), _without_gaps(b), epilogue, tf32=False)
     return found and found._replace(status=ASSUMED, how=f"{_GAPS}; without, {found.how}")
 
 
-def _of_stack(settings: Settings, a: Strided, b: Strided, ends: Ends, modes: Modes) -> Planned | None:
+def _of_stack(settings: Settings, a: Strided, b: Strided, epilogue: Epilogue, modes: Modes) -> Planned | None:
     """The plan of a stack; None where nothing is known of such stacks."""
     rate = _CHAIN_RATES.get(library_gpu(settings.target))
-    if rate is None or modes.tf32 or not ends.aligned or ends.c or ends.bias or ends.alpha != 1:
+    if rate is None or modes.tf32 or not epilogue.aligned or epilogue.c or epilogue.bias or epilogue.alpha != 1:
         return None
     if settings.book is None and _STACKS.holds(a, b):
         evidence = OrderEvidence("fitted", _CHAIN, rate)
-        plan = gemm_plan(a, b, instruction=FMA, target=settings.target, split_k=1, **ends_of(ends))
+        plan = gemm_plan(a, b, instruction=FMA, target=settings.target, split_k=1, **epilogue_options(epilogue))
         return Planned(plan, status_of(evidence), str(evidence))
     x, y = (a, b) if a.shape[0] > 1 else (a.matrix, b.matrix)  # a stack of one is multiplied as its matrices are
-    found = _of_matrices(settings, x, y, ends)
+    found = _of_matrices(settings, x, y, epilogue)
     if found and a.shape[1] == b.shape[2] == 1:
         return found._replace(status=ASSUMED, how=f"{_DOTS}; else {found.how}")
     return found

@@ -13,12 +13,13 @@ import torch
 
 # functions that list the devices that can do something
 _LISTS = ("_get_foreach_kernels_supported_devices", "_get_capturable_supported_devices")
+# of modules that ask
+_ASKING = (*(f"torch.optim.{each.name}" for each in pkgutil.iter_modules(torch.optim.__path__)), "torch.utils._foreach_utils")
 
 
 def _places() -> list[Any]:
-    """List torch's modules that ask."""
-    names = [f"torch.optim.{each.name}" for each in pkgutil.iter_modules(torch.optim.__path__)]
-    return [sys.modules[name] for name in (*names, "torch.utils._foreach_utils") if name in sys.modules]
+    """List torch's modules that ask, of those that are imported."""
+    return [sys.modules[name] for name in _ASKING if name in sys.modules]
 
 
 def _also_on_cpu(devices: Callable[..., list[str]], asks: Callable[[], bool]) -> Callable[..., list[str]]:

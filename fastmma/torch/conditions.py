@@ -26,6 +26,8 @@ _ANY_ORDER = "a GPU adds to a place in any order"
 _RANGE = "the integers do not hold all these numbers: a GPU then gives others than a CPU"
 DRAWN = "a GPU draws other numbers"
 ORDER = "the order of equal elements is up to the machine"
+_UNDERIVED = "PyTorch 2.11, of which the GPU's bits are recorded, has no gradient of it"
+_NEGATIVE = "torch copies a view of negatives below autograd, where a gradient of it takes other steps than on a GPU"
 _E4M3 = "numbers above 464 become NaN in some versions of PyTorch, and 448 in others"
 
 
@@ -125,6 +127,21 @@ def _both_zeros(args: tuple[Any, ...]) -> bool:
 def largest(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Say why a maximum or minimum is not neutral."""
     return real(args, kwargs) or (ZERO if _both_zeros(args) else None)
+
+
+def underived(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """Say why an operator whose gradient is newer than the recordings is not neutral."""
+    return _UNDERIVED if any(isinstance(each, Tensor) and each.requires_grad for each in args) else real(args, kwargs)
+
+
+def negated(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """Say why a view of negatives is not neutral."""
+    return _NEGATIVE if args[0].dtype in FLOATS else real(args, kwargs)
+
+
+def both_ends(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """Say why a minimum and a maximum at once are not neutral."""
+    return underived(args, kwargs) or largest(args, kwargs)
 
 
 def clamped(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

@@ -17,6 +17,23 @@ from fastmma.torch.reductions import as_tensor
 FORWARD = torch.ops.aten._scaled_dot_product_cudnn_attention.default
 BACKWARD = torch.ops.aten._scaled_dot_product_cudnn_attention_backward.default
 
+_ALIGNED = 16  # bytes that cuDNN's kernels load at once
+_UNALIGNED = "cuDNN reads from multiples of 16 bytes alone, so that a GPU takes other numbers of such tensors, or stops"
+_MASKED = "which numbers cuDNN gives to queries that see no key is not known"
+
+
+def _is_aligned(tensor: Tensor) -> bool:
+    """Tell whether all rows of a tensor begin at multiples of what kernels load at once."""
+    steps = [step for step, size in zip(tensor.stride()[:-1], tensor.shape[:-1], strict=True) if size > 1]
+    return not any(step * tensor.itemsize % _ALIGNED for step in (tensor.storage_offset(), *steps))
+
+
+def _doubt(operands: tuple[Tensor, ...], bias: Tensor | None) -> str:
+    """Say why a call has not cuDNN's bits for sure; nothing where it has."""
+    if not all(map(_is_aligned, operands)):
+        return _UNALIGNED
+    return _MASKED if bias is not None and bool(bias.isneginf().all(-1).any()) else ""
+
 
 def _bias_of(bias: Tensor | None) -> NDArray[Any] | None:
     return None if bias is None else as_arrays(bias)[0]
@@ -45,7 +62,7 @@ def cudnn_forward(
     arrays = as_arrays(query, key, value)
     dropout = draw(dropout_p, query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2])
     out, logs = computed(cudnn, *arrays, bias=bias, causal=is_causal, scale=scale, dropout=dropout, threads=run.settings.threads)
-    tell(run, FORWARD, (query, key, value))
+    tell(run, FORWARD, (query, key, value), _doubt((query, key, value), attn_bias))
     return (
         filled(torch.empty_like(query), out),
         as_tensor(logs)[..., None],
@@ -88,5 +105,6 @@ def cudnn_gradients(
     arrays = [*as_arrays(grad_out, query, key, value, out), to_numpy(logsumexp)[..., 0]]
     gradients = computed(cudnn_backward, *arrays, bias=bias, causal=is_causal, scale=scale, dropout=dropout)
     dq, dk, dv = (filled(torch.empty_like(each), gradient) for each, gradient in zip((query, key, value), gradients, strict=True))
-    tell(run, BACKWARD, (grad_out, query, key, value), "" if cudnn_repeats(key.shape) else ANY_ORDER)
+    doubt = _doubt((query, key, value), attn_bias) or ("" if cudnn_repeats(key.shape) else ANY_ORDER)
+    tell(run, BACKWARD, (grad_out, query, key, value), doubt)
     return dq, dk, dv

@@ -24,7 +24,7 @@ from fastmma.torch import on_gpu
 from fastmma.torch.arrays import as_numpy, strided, to_numpy
 from fastmma.torch.chains import chained, fills_k, multiply_by_lanes
 from fastmma.torch.places import LIBRARIES, where
-from fastmma.torch.plans import ALIGNED, FORMATS, Ends, InvalidError, Planned, UnknownError, planned
+from fastmma.torch.plans import ALIGNED, FORMATS, Epilogue, InvalidError, Planned, UnknownError, planned
 from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
 from fastmma.torch.settings import Modes, Settings
 
@@ -107,15 +107,15 @@ class Emulation:
         """
         addend = c if bias is None else bias
         if not a.layout is b.layout is torch.strided or not (addend is None or addend.layout is torch.strided):
-            raise UnknownError("sparse tensors are torch's")
+            raise UnknownError("torch multiplies sparse tensors itself")
         if a.is_nested or b.is_nested:
-            raise UnknownError("products of tensors of several shapes are torch's")
+            raise UnknownError("torch multiplies nested tensors itself")
         modes, added = self.settings.modes(a.dtype), None if addend is None else _lying(addend)
         key = operator, _lying(a), _lying(b), added, bias is None, alpha, beta, out_dtype, modes, grouped, activation
         found = self._plans.get(key)
         if found is None:
             try:
-                wanted = Ends(out_dtype or a.dtype, c is not None, bias is not None, alpha, beta, grouped, activation)
+                wanted = Epilogue(out_dtype or a.dtype, c is not None, bias is not None, alpha, beta, grouped, activation)
                 found = self._prepared(operator, a, b, addend, wanted, modes)
             except UnknownError as unknown:
                 found = str(unknown)
@@ -139,22 +139,22 @@ class Emulation:
         return result.add_(0.0) if found.filled else result
 
     def _prepared(
-        self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends, modes: Modes
+        self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, epilogue: Epilogue, modes: Modes
     ) -> _Computation:
         """The product of such tensors, chosen and checked."""
         dtype = a.dtype
         if self.settings.check == "cuda" and dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
             raise NotImplementedError(f"\"addmm_cuda\" not implemented for '{str(dtype).removeprefix('torch.').capitalize()}'")
-        check(a, b, addend, ends.out)
+        check(a, b, addend, epilogue.out)
         if dtype not in FORMATS:
             raise UnknownError(f"no product of {dtype} in a library is known")
         lines = [_lines(each) for each in (a, b)]
         x, y = map(strided, lines)
-        ends = ends._replace(aligned=not any(each.data_ptr() % ALIGNED for each in lines))
+        epilogue = epilogue._replace(aligned=not any(each.data_ptr() % ALIGNED for each in lines))
         thin = self.settings.library is not None and 1 in (a.shape[-2], b.shape[-1])  # which cuBLAS multiplies by other kernels
         off_tensor_cores = dtype is torch.float32 and (thin or not modes.tf32)
-        how = chained(self.settings, x, y, ends, modes) if off_tensor_cores else planned(self.settings, x, y, dtype, ends, modes)
-        out, shape = torch.int32 if dtype is torch.int8 else ends.out, (*x.shape[:-1], y.shape[-1])
+        how = chained(self.settings, x, y, epilogue, modes) if off_tensor_cores else planned(self.settings, x, y, dtype, epilogue, modes)
+        out, shape = torch.int32 if dtype is torch.int8 else epilogue.out, (*x.shape[:-1], y.shape[-1])
         if isinstance(how.plan, LanesPlan):
             if a.is_cuda:
                 raise UnknownError("products whose k are shared by lanes are computed on CPUs alone")
@@ -164,7 +164,7 @@ class Emulation:
             return _Computation(partial(on_gpu.multiplied, how.plan), line_of(operator, how, x, y), out, shape)
         product = prepare(plan=how.plan, threads=self.settings.threads)
         filled = off_tensor_cores and fills_k(self.settings, x)
-        return _Computation(product, line_of(operator, how, x, y), out, shape, _fixed(product, a, b, addend, ends), filled)
+        return _Computation(product, line_of(operator, how, x, y), out, shape, _fixed(product, a, b, addend, epilogue), filled)
 
     def done(self, line: Line) -> None:
         """Count a call that was computed."""
@@ -217,14 +217,14 @@ def _assumed(line: Line, why: str) -> Line:
     return replace(line, status=ASSUMED, how=f"{line.how}; {why}")
 
 
-def _fixed(product: Prepared, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, ends: Ends) -> Fixed | None:
+def _fixed(product: Prepared, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, epilogue: Epilogue) -> Fixed | None:
     """Return what computes a small product from the addresses of tensors like these, which are read as they lie."""
     tensors = [a, b] if addend is None else [a, b, addend]
     if any(each.is_neg() for each in tensors) or _lines(a) is not a or _lines(b) is not b:
         return None
-    c = strided(addend.expand((*a.shape[:-1], b.shape[-1]))) if addend is not None and ends.c else None
+    c = strided(addend.expand((*a.shape[:-1], b.shape[-1]))) if addend is not None and epilogue.c else None
     bias = strided(addend) if addend is not None and c is None else None
-    return product.fixed(Bound(strided(a), strided(b), c, bias, float(ends.alpha), ends.beta if ends.c else None))
+    return product.fixed(Bound(strided(a), strided(b), c, bias, float(epilogue.alpha), epilogue.beta if epilogue.c else None))
 
 
 def check(a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, out_dtype: torch.dtype) -> None:
@@ -232,7 +232,7 @@ def check(a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, out_dty
     if a.dim() != b.dim() or a.dim() not in (2, 3) or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
         raise InvalidError(f"shapes {tuple(a.shape)} and {tuple(b.shape)}")
     if a.device != b.device or a.device.type not in ("cpu", "cuda"):
-        raise UnknownError("tensors on other devices are torch's")
+        raise UnknownError("torch multiplies tensors on other devices itself")
     if a.is_cuda and not on_gpu.available():
         raise UnknownError("tensors on a GPU need CuPy, which the extras cuda12 and cuda13 install")
     if a.dtype is not b.dtype or (addend is not None and addend.dtype not in (a.dtype, out_dtype)):

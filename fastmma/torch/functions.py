@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -42,12 +42,29 @@ WHOLE: dict[str, Callable[[dict[str, Any], int | None], Any]] = {"glu_backward":
 NAMES = frozenset(ROWS) | frozenset(WHOLE) | frozenset(reductions.ROWS) | lists.NAMES
 
 
-def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+class _Overload(NamedTuple):
+    """What an overload has in all calls: torch takes long to tell it."""
+
+    name: str
+    form: str
+    draws: bool
+    arguments: tuple[tuple[str, Any], ...]  # names and defaults
+    out: str  # the argument where the result goes; empty where there is none
+
+
+@functools.lru_cache(4096)
+def _overload(func: Any) -> _Overload:
+    schema, form = func._schema, form_of(func)
+    out = "self" if form == IN_PLACE else next((each.name for each in schema.arguments if each.is_out), "")
+    arguments = tuple((each.name, each.default_value) for each in schema.arguments)
+    return _Overload(schema.name.partition("::")[2].removesuffix("_"), form, draws.draws(func), arguments, out)
+
+
+def _arguments(overload: _Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Name all arguments of a call, those by default too."""
-    found = {}
-    for index, argument in enumerate(func._schema.arguments):
-        given = args[index] if index < len(args) else kwargs.get(argument.name, argument.default_value)
-        found[argument.name] = given
+    found = dict(overload.arguments)
+    found.update(zip(found, args, strict=False))
+    found.update(kwargs)
     return found
 
 
@@ -65,6 +82,8 @@ def _is_exact(name: str) -> bool:
 
 def _result_dtype(formula: Formula, tensors: list[Tensor]) -> torch.dtype:
     """Find the format of a result: tensors without dimensions count where all are so, and numbers that were made tensors do not."""
+    if len(formula.operands) == 1:
+        return formula.operands[0].dtype
     given = [each for each in formula.operands if any(each is tensor for tensor in tensors)] or formula.operands
     counted = [each for each in given if each.dim()] or given
     return functools.reduce(torch.promote_types, (each.dtype for each in counted))
@@ -79,25 +98,31 @@ def _in_one_format(formula: Formula, tensors: list[Tensor], dtype: torch.dtype) 
     return formula._replace(operands=tuple(operands))
 
 
-def _is_dense(tensor: Tensor) -> bool:
-    return bool(torch.ops.aten.is_non_overlapping_and_dense(tensor))
+# of one, two and three operands: torch's functions that make a result as all functions of each element do
+_LAYOUTS: tuple[Callable[..., Tensor], ...] = (torch.neg, torch.add, torch.addcmul)
+
+
+def _order(operands: tuple[Tensor, ...], shape: tuple[int, ...]) -> list[int] | None:
+    """List the dimensions of a result from the slowest one on, as torch lays it out in memory; None where it is contiguous."""
+    if len(operands) > len(_LAYOUTS) or all(each.is_contiguous() for each in operands):
+        return None
+    shapes = (torch.empty_strided(each.shape, each.stride(), device="meta") for each in operands)
+    strides = _LAYOUTS[len(operands) - 1](*shapes).stride()
+    return sorted(range(len(shape)), key=lambda dim: (-strides[dim], dim))
 
 
 def _computed(formula: Formula, dtype: torch.dtype, threads: int | None) -> Tensor:
-    """Compute a formula; a result lies in memory as its first operand does."""
-    first = formula.operands[0]
-    shapes = {each.shape for each in formula.operands}
-    alike = len(shapes) == 1 and all(each.stride() == first.stride() for each in formula.operands)
-    if alike and first.dim() > 1 and not first.is_contiguous() and _is_dense(first):
-        order = sorted(range(first.dim()), key=lambda dim: (-first.stride(dim), dim))
-        turned = formula._replace(operands=tuple(each.permute(order) for each in formula.operands))
-        back = [order.index(dim) for dim in range(first.dim())]
-        return _computed(turned, dtype, threads).permute(back)
-    shape = np.broadcast_shapes(*shapes)  # torch's own takes as long as a small function
-    result = torch.empty(shape, dtype=dtype)
-    arrays = [to_numpy(each) for each in formula.operands]
+    """Compute a formula."""
+    operands = formula.operands
+    shapes = {each.shape for each in operands}
+    shape = operands[0].shape if len(shapes) == 1 else np.broadcast_shapes(*shapes)  # torch's own takes as long as a small function
+    order = _order(operands, shape)
+    if order is not None:
+        operands = tuple(each.expand(shape).permute(order) if each.dim() else each for each in operands)
+    result = torch.empty(shape if order is None else [shape[dim] for dim in order], dtype=dtype)
+    arrays = [to_numpy(each) for each in operands]
     kernels.functions.apply.apply(formula.name, *arrays, parameters=formula.parameters, out=as_numpy(result), threads=threads)
-    return result
+    return result if order is None else result.permute([order.index(dim) for dim in range(len(shape))])
 
 
 def _reduced(name: str, given: dict[str, Any], tensors: list[Tensor], threads: int | None) -> Any:
@@ -113,12 +138,14 @@ def _reduced(name: str, given: dict[str, Any], tensors: list[Tensor], threads: i
 
 def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: int | None = None) -> Any:
     """Compute a function of each element with the bits of a GPU; None where its formula is not known."""
-    given = _arguments(func, args, kwargs)
-    tensors = [each for each in given.values() if isinstance(each, Tensor)]
-    if any(isinstance(each, complex) for each in given.values()):
+    overload = _overload(func)
+    given = _arguments(overload, args, kwargs)
+    values = given.values()
+    tensors = [each for each in values if isinstance(each, Tensor)]
+    if any(isinstance(each, complex) for each in values):
         return None
-    name = func._schema.name.partition("::")[2].removesuffix("_")
-    if draws.draws(func):
+    name, form = overload.name, overload.form
+    if overload.draws:
         return draws.compute(func, given)
     if name in lists.NAMES:
         found, known = lists.compute(func, given)
@@ -127,17 +154,16 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     if libdevice.release() is None or not any(floats):
         return None
     if name in reductions.ROWS and name not in ROWS:
-        return _reduced(name, given, tensors, threads) if form_of(func) == NEW else None
+        return _reduced(name, given, tensors, threads) if form == NEW else None
     if not all(floats):
         return None
     if name in WHOLE:
-        return WHOLE[name](given, threads) if form_of(func) == NEW else None
+        return WHOLE[name](given, threads) if form == NEW else None
     formula = ROWS[name](given)
     if formula is None or not _fits(formula) or not _is_exact(formula.name):
         return None
     dtype = _result_dtype(formula, tensors)
-    form = form_of(func)
-    target = given["self"] if form == IN_PLACE else next((given[each.name] for each in func._schema.arguments if each.is_out), None)
+    target = given[overload.out] if overload.out else None
     if target is not None and (target.dtype not in FLOATS or target.device.type != "cpu"):
         return None
     found = _computed(_in_one_format(formula, tensors, dtype), dtype, threads)

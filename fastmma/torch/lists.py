@@ -28,7 +28,7 @@ def _apply(name: str, first: Tensor, *others: Any) -> Tensor:
     tensors = [each for each in (first, *others) if isinstance(each, Tensor)]
     shape = torch.broadcast_shapes(*(each.shape for each in tensors))
     if shape != first.shape:
-        raise NotEmulatedError("tensors of other shapes are no list's")
+        raise NotEmulatedError("the tensors of a list must have one shape here")
     counted = [each for each in tensors if each.dim()] or tensors
     dtype = functools.reduce(torch.promote_types, (each.dtype for each in counted))
     operands = [_operand(each, dtype) for each in (first, *others)]

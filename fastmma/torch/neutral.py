@@ -50,7 +50,7 @@ FIXED = names(
     adaptive_max_pool2d adaptive_max_pool3d all any argmax argmin bitwise_and bitwise_left_shift bitwise_not bitwise_or
     bitwise_right_shift bitwise_xor bucketize ceil count_nonzero cummax cummin eq equal floor frac frexp ge gt hardshrink heaviside isin
     isinf isnan isneginf isposinf le leaky_relu leaky_relu_backward logical_and logical_not logical_or logical_xor lt
-    max_pool2d_with_indices max_pool3d_with_indices nan_to_num ne neg nextafter reciprocal searchsorted sgn sign trunc
+    max_pool2d_with_indices max_pool3d_with_indices nan_to_num ne neg reciprocal searchsorted sgn sign trunc
     unique_consecutive unique_dim upsample_nearest1d upsample_nearest2d upsample_nearest3d
     """
 )
@@ -59,13 +59,16 @@ FIXED = names(
 UNLESS: dict[str, Unless] = {
     **dict.fromkeys(FIXED, conditions.real),
     **dict.fromkeys(("add", "sub", "rsub"), conditions.summed),
-    **dict.fromkeys(("maximum", "minimum", "amax", "amin", "max", "min", "aminmax"), conditions.largest),
+    **dict.fromkeys(("maximum", "minimum", "amax", "amin", "max", "min"), conditions.largest),
     **dict.fromkeys(("clamp", "clamp_min", "hardtanh"), conditions.clamped),
     **dict.fromkeys(("signbit", "copysign"), conditions.signed),
     **dict.fromkeys(("threshold", "threshold_backward"), conditions.thresholded),
     **dict.fromkeys(("hardtanh_backward", "hardshrink_backward"), conditions.without_nan),
     **dict.fromkeys(("index_put", "_index_put_impl", "_unsafe_index_put"), conditions.put),
     **dict.fromkeys(("copy", "copy_"), conditions.copied),
+    "aminmax": conditions.both_ends,
+    "nextafter": conditions.underived,
+    "_neg_view": conditions.negated,
     "relu": conditions.real,
     "_amp_update_scale_": conditions.real,
     "clamp_max": conditions.cut_above,

@@ -39,8 +39,8 @@ class InvalidError(Exception):
     """The call is one that torch refuses, with an error of its own."""
 
 
-class Ends(NamedTuple):
-    """Both ends of a product."""
+class Epilogue(NamedTuple):
+    """The result and the inputs of the epilogue of a product."""
 
     out: torch.dtype
     c: bool = False
@@ -60,7 +60,7 @@ class Planned(NamedTuple):
     how: str
 
 
-def planned(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, ends: Ends, modes: Modes) -> Planned:
+def planned(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, epilogue: Epilogue, modes: Modes) -> Planned:
     """The plan of a product of matrices, or of stacks of them.
 
     Parameters
@@ -69,7 +69,7 @@ def planned(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, ends
     a, b : Strided (..., M, K) and (..., K, N)
     dtype : torch.dtype
         Of both operands.
-    ends : Ends
+    epilogue : Epilogue
     modes : Modes
 
     Raises
@@ -79,12 +79,12 @@ def planned(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, ends
     """
     if dtype not in FORMATS:
         raise UnknownError(f"no product of {dtype} in a library is known")
-    given: dict[str, Any] = {"target": settings.target, "out_dtype": None if dtype is torch.int8 else DTYPES[ends.out]}
+    given: dict[str, Any] = {"target": settings.target, "out_dtype": None if dtype is torch.int8 else DTYPES[epilogue.out]}
     if dtype is torch.float32:
         given |= {"instruction": _tf32(settings.architecture), "cast": True}
     if modes.half_sums:
         given |= {"accumulator": "f16"}
-    given |= ends_of(ends)
+    given |= epilogue_options(epilogue)
     if a.ndim == 3 and a.shape[0] == 1:  # a stack of one is multiplied as its matrices are
         a, b = a.matrix, b.matrix
     said = settings.said(a.shape[-2], b.shape[-1], a.shape[-1])
@@ -93,16 +93,16 @@ def planned(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, ends
             return Planned(gemm_plan(a, b, **given), EMULATED, "no k")
         if settings.library and said is None:
             _refuse(modes)
-        found = _of_library(settings, a, b, dtype, ends, given) if settings.library and not modes.half_sums else None
+        found = _of_library(settings, a, b, dtype, epilogue, given) if settings.library and not modes.half_sums else None
         if found is None:
             how = "one accumulator" if settings.library is None or modes.half_sums else unknown_plan(settings, FORMATS[dtype])
             found = Planned(gemm_plan(a, b, **given), ASSUMED, how)
     except (InstructionError, TargetError, OperandError) as error:
         raise UnknownError(str(error)) from None
-    if found.status == ASSUMED and ends.activation:
-        raise UnknownError(f"what cuBLASLt chooses with {ends.activation} is not known here")
-    if found.status == ASSUMED and said is None and settings.library is not None and not ends.grouped:
-        chosen = by_choice(settings, a, b, ends)
+    if found.status == ASSUMED and epilogue.activation:
+        raise UnknownError(f"what cuBLASLt chooses with {epilogue.activation} is not known here")
+    if found.status == ASSUMED and said is None and settings.library is not None and not epilogue.grouped:
+        chosen = by_choice(settings, a, b, epilogue)
         if chosen is not None and isinstance(chosen.plan, LanesPlan):
             return checked(settings, chosen if modes.narrow_joins else found)
         found = chosen or found
@@ -133,12 +133,14 @@ def _joined_wide(settings: Settings, found: Planned) -> Planned:
     return Planned(wide, ASSUMED, f"no plan without reduced-precision reductions is recorded; with them, {found.how}")
 
 
-def by_choice(settings: Settings, a: Strided, b: Strided, ends: Ends, *, tf32: bool = True) -> Planned | None:
+def by_choice(settings: Settings, a: Strided, b: Strided, epilogue: Epilogue, *, tf32: bool = True) -> Planned | None:
     """The plan of the kernel that the library chose for matrices like these when it was asked; None where it was not, or no plan has it."""
-    if settings.library is None or not ends.aligned or (a.ndim != 2 and tf32 and settings.book is None):
+    if settings.library is None or not epilogue.aligned or (a.ndim != 2 and tf32 and settings.book is None):
         return None
     try:
-        plan = cublas.plan(a, b, target=settings.target, out_dtype=DTYPES[ends.out], tf32=tf32, plans=settings.book, **ends_of(ends))
+        plan = cublas.plan(
+            a, b, target=settings.target, out_dtype=DTYPES[epilogue.out], tf32=tf32, plans=settings.book, **epilogue_options(epilogue)
+        )
     except OperandError:
         return None
     return Planned(plan, status_of(plan.evidence), str(plan.evidence))
@@ -154,12 +156,12 @@ _WIDE_RULE = "wgmma, one part of k and results in float32 are alike without redu
 _ADDED = np.zeros(1, np.float32)  # stands for an addend where only its presence counts
 
 
-def ends_of(ends: Ends) -> dict[str, Any]:
-    """Return what a product begins and ends with, as `gemm_plan` is told it."""
-    given: dict[str, Any] = {"alpha": float(ends.alpha)}
-    given |= {"bias": _ADDED} if ends.bias else {}
-    given |= {"activation": ends.activation} if ends.activation else {}
-    return given | ({"c": _ADDED, "beta": ends.beta} if ends.c else {})
+def epilogue_options(epilogue: Epilogue) -> dict[str, Any]:
+    """Return the inputs of an epilogue as arguments of `gemm_plan`."""
+    given: dict[str, Any] = {"alpha": float(epilogue.alpha)}
+    given |= {"bias": _ADDED} if epilogue.bias else {}
+    given |= {"activation": epilogue.activation} if epilogue.activation else {}
+    return given | ({"c": _ADDED, "beta": epilogue.beta} if epilogue.c else {})
 
 
 @lru_cache(64)
@@ -173,21 +175,23 @@ def unknown_plan(settings: Settings, fmt: str) -> str:
     return f"no plan of {library} for {fmt} on {settings.architecture} is known"
 
 
-def _of_library(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, ends: Ends, given: dict[str, Any]) -> Planned | None:
+def _of_library(
+    settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, epilogue: Epilogue, given: dict[str, Any]
+) -> Planned | None:
     """The library's plan; None where it is not known that it has one."""
     if dtype is torch.int8:  # sums are exact in any order
         return Planned(gemm_plan(a, b, **given), EMULATED, "exact sums")
-    if ends.grouped and settings.architecture == "sm_90a":
+    if epilogue.grouped and settings.architecture == "sm_90a":
         rate = _GROUPED.get(library_gpu(settings.target))
         evidence = OrderEvidence("fitted" if rate else "assumed", _GROUPED_RULE, rate)
         return Planned(gemm_plan(a, b, **given), status_of(evidence), str(evidence))
     if settings.book is not None:
-        return by_choice(settings, a, b, ends)
+        return by_choice(settings, a, b, epilogue)
     try:
         plan = gemm_plan(a, b, **given, preset=settings.library)
     except OperandError:
         return None
-    if not ends.aligned:
+    if not epilogue.aligned:
         return Planned(plan, ASSUMED, f"operands at addresses that are no multiples of {ALIGNED}; else {plan.evidence}")
     return Planned(plan, status_of(plan.evidence), str(plan.evidence))
 

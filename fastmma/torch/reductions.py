@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fastmma.functions import embedding, group_norm, largest, losses, norms, optimizers, reduce, scans, softmax
 from fastmma.host.errors import NotEmulatedError
+from fastmma.torch import pools
 from fastmma.torch.arrays import DTYPES, to_numpy, to_torch
 from fastmma.torch.batch_norms import normalize, normalize_backward
 
@@ -26,7 +27,7 @@ Row = Callable[[Arguments], Any]
 
 def _check_memory(tensor: Tensor, what: str) -> None:
     if not tensor.numel() or tensor.is_neg():
-        raise NotEmulatedError(f"{what} of no elements, or of a view of negatives, are torch's")
+        raise NotEmulatedError(f"torch computes {what} of empty tensors and of negated views itself")
 
 
 def as_gpu_array(tensor: Tensor) -> NDArray[Any]:
@@ -292,4 +293,5 @@ ROWS: dict[str, Row] = {
     "_foreach_norm": _foreach_norm,
     "logsumexp": _log_sum_exp,
     "topk": _top,
+    **pools.ROWS,
 }

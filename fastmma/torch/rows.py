@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from fastmma.agreement.invariance import LEAST_RATE, Invariance
+from fastmma.agreement.gpus import Agreement, compare_gpus
+from fastmma.agreement.invariance import Invariance
 from fastmma.agreement.invariance import invariance as of_layer
+from fastmma.agreement.layer import LEAST_RATE
+from fastmma.agreement.ranks import RING
+from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.gpus import TargetName
+from fastmma.torch.attention_rows import AttentionInvariance, attention_invariance, same_attention
+from fastmma.torch.row_products import Product, Recorder
 
-_ATEN = torch.ops.aten
-# where the first matrix of a product is among the arguments
-_PRODUCTS = {_ATEN.mm.default: 0, _ATEN.addmm.default: 1}
-_OTHERS = ("bmm", "baddbmm", "convolution", "_scaled_dot_product", "_scaled_mm", "_int_mm", "_grouped_mm")
+# modules whose inputs ranks share, by the names that models give them; of all others they share the outputs
+ROW_PARALLEL = ("*o_proj", "*out_proj", "*down_proj", "*c_proj", "*fc2", "*wo", "*w2", "*dense_4h_to_h")
 _SHOWN = 3
-
-
-class Product(NamedTuple):
-    """A product of a model with weights: what its bits depend on beside the number of rows."""
-
-    n: int
-    k: int
-    dtype: str
-    layout: str
-    bias: bool
+_SAID = {True: "the same bits", False: "other bits", None: "not known"}
+Layers = tuple[tuple[tuple[str, ...], Invariance], ...]
 
 
 @dataclass(frozen=True)
@@ -41,24 +35,75 @@ class ModelInvariance:
     layers : tuple of (tuple of str, Invariance)
         Names of the modules with one kind of product, and what is known of it; the worst first: most groups, then most unknown rows.
     others : tuple of str
-        Operators that add up products otherwise, of which nothing is said: attention, convolutions, stacks of products.
+        What adds up products otherwise, of which nothing is said: convolutions, and products that ranks cannot share.
+    attention : tuple of (tuple of str, AttentionInvariance)
+        Names of the modules with one kind of attention, and what is known of it.
     """
 
-    layers: tuple[tuple[tuple[str, ...], Invariance], ...]
+    layers: Layers
     others: tuple[str, ...] = ()
+    attention: tuple[tuple[tuple[str, ...], AttentionInvariance], ...] = ()
 
     @property
     def is_invariant(self) -> bool | None:
         """Tell whether all products have the same bits for all numbers of rows; None where something is not known."""
-        found = {each.is_invariant for _, each in self.layers}
-        return False if False in found else None if None in found or self.others or not found else True
+        return _all(self._each(lambda found: found.is_invariant), self.others)
+
+    def same(self, first: int, second: int) -> bool | None:
+        """Tell whether a row has the same bits in all products among so many rows and among so many others: decode against prefill.
+
+        None where something is not known.
+        """
+        return _all(self._each(lambda found: found.same(first, second)), self.others)
+
+    def _each(self, ask: Callable[[Any], bool | None]) -> set[bool | None]:
+        return {ask(found) for _, found in (*self.layers, *self.attention)}
+
+    def __str__(self) -> str:
+        lines = []
+        for names, found in (*self.layers, *self.attention):
+            lines += [_named(names), *(f"  {line}" for line in str(found).splitlines())]
+        return "\n".join([*lines, *([f"not looked into: {', '.join(self.others)}"] if self.others else [])])
+
+
+@dataclass(frozen=True)
+class ModelAgreement:
+    """The numbers of rows of products for which two models have the same bits: of two GPUs, of two numbers of ranks, or in two formats.
+
+    Attributes
+    ----------
+    layers : tuple of (tuple of str, Agreement)
+        Names of the modules with one kind of product in both; the worst first.
+    others : tuple of str
+        What has no counterpart, or is not looked into.
+    attention : tuple of (tuple of str, bool or None)
+        Names of the modules with one kind of attention, and whether it has the same bits; None where that is not known.
+    """
+
+    layers: tuple[tuple[tuple[str, ...], Agreement], ...]
+    others: tuple[str, ...] = ()
+    attention: tuple[tuple[tuple[str, ...], bool | None], ...] = ()
+
+    @property
+    def equal(self) -> bool | None:
+        """Tell whether all products have the same bits for all numbers of rows; None where something is not known."""
+        return _all({found.equal for _, found in self.layers} | {same for _, same in self.attention}, self.others)
 
     def __str__(self) -> str:
         lines = []
         for names, found in self.layers:
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            lines += [f"{', '.join(names[:_SHOWN])}{more}", *(f"  {line}" for line in str(found).splitlines())]
-        return "\n".join([*lines, *([f"not looked into: {', '.join(self.others)}"] if self.others else [])])
+            lines += [_named(names), *(f"  {line}" for line in str(found).splitlines())]
+        lines += [f"{_named(names)}\n  attention: {_SAID[same]}" for names, same in self.attention]
+        return "\n".join([*lines, *([f"not compared: {', '.join(self.others)}"] if self.others else [])])
+
+
+def _all(found: set[bool | None], others: Collection[str]) -> bool | None:
+    return False if False in found else None if None in found or others or not found else True
+
+
+def _named(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(name or 'the model' for name in names[:_SHOWN])}{more}"
 
 
 def invariance(
@@ -68,6 +113,9 @@ def invariance(
     target: TargetName,
     rows: Collection[int] = range(1, 4097),
     least_rate: float = LEAST_RATE,
+    ranks: int = 1,
+    all_reduce: str = RING,
+    row_parallel: Collection[str] = ROW_PARALLEL,
 ) -> ModelInvariance:
     """Tell for which numbers of rows the products of a model have the same bits, whatever its inputs and its weights.
 
@@ -80,9 +128,15 @@ def invariance(
     target : str
         The GPU, for example ``"H200"``.
     rows : range, or other collection of int
-        Numbers of rows of the products' first operands: tokens.
+        Numbers of rows of the products' first operands: tokens. Of attention, numbers of sequences.
     least_rate : float
         As of `fastmma.invariance`.
+    ranks : int
+        How many GPUs share the model: tensor parallel.
+    all_reduce : {"ring", "tree"}
+        In which order they add their results.
+    row_parallel : collection of str
+        Patterns of the names of modules whose inputs ranks share; of others they share the outputs.
 
     Returns
     -------
@@ -102,65 +156,96 @@ def invariance(
         rows 1 to 24 and 32: k in 2 parts, rounded up to 64 k, added in ascending order, f32
         rows 25 to 31: k in one part
     """
-    recorder = _Recorder()
-    with torch.no_grad(), recorder.named(model), recorder:
+    recorder = Recorder()
+    with torch.no_grad(), recorder.recording(model):
         model(**inputs) if isinstance(inputs, Mapping) else model(*(inputs if isinstance(inputs, list | tuple) else (inputs,)))
-    options: dict[str, Any] = {"target": target, "rows": rows, "least_rate": least_rate}
-    layers = [
-        (tuple(names), of_layer(each.n, each.k, dtype=each.dtype, layout=each.layout, bias=each.bias, **options))
-        for each, names in recorder.products.items()
-    ]
-    worst = sorted(layers, key=lambda layer: (-len(layer[1].groups), -sum(len(each) for each in layer[1].unknown)))
-    return ModelInvariance(tuple(worst), tuple(sorted(recorder.others)))
-
-
-class _Recorder(TorchDispatchMode):
-    """Notes the products that run inside, with the module that they belong to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.products: dict[Product, list[str]] = {}
-        self.others: set[str] = set()
-        self._inside: list[str] = []
-
-    @contextmanager
-    def named(self, model: torch.nn.Module) -> Iterator[None]:
-        """Know which module runs."""
-        hooks = []
-        for name, module in model.named_modules():
-            hooks.append(module.register_forward_pre_hook(partial(self._enter, name)))
-            hooks.append(module.register_forward_hook(self._leave, always_call=True))
+    options: dict[str, Any] = {"target": target, "rows": rows, "least_rate": least_rate, "ranks": ranks, "all_reduce": all_reduce}
+    kinds: dict[tuple[Product, str], list[str]] = {}
+    for product, names in recorder.products.items():
+        for name in names:
+            kinds.setdefault((product, _cut(product, name, row_parallel)), []).append(name)
+    layers, others = list[tuple[tuple[str, ...], Invariance]](), set(recorder.others)
+    for (product, cut), names in kinds.items():
+        shared = {"ranks": 1} if product.stack > 1 else {"cut": cut}  # ranks share the heads, or the experts
         try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
-
-    def _enter(self, name: str, *_: Any) -> None:
-        self._inside.append(name)
-
-    def _leave(self, *_: Any) -> None:
-        self._inside.pop()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Note an operator, and run it."""
-        place = _PRODUCTS.get(func)
-        if place is not None:
-            self._note(args[place], args[place + 1], args[0] if place else None)
-        elif func.overloadpacket.__name__.startswith(_OTHERS):
-            self.others.add(str(func))
-        return func(*args, **(kwargs or {}))
-
-    def _note(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None) -> None:
-        """Note a product by its weights."""
-        layout = _layout(a) + _layout(b)
-        product = Product(b.shape[1], b.shape[0], str(a.dtype).removeprefix("torch."), layout, c is not None and c.ndim == 1)
-        names = self.products.setdefault(product, [])
-        inside = self._inside[-1] if self._inside else ""
-        if inside not in names:
-            names.append(inside)
+            layers.append((tuple(names), of_layer(**product._asdict(), **options | shared)))
+        except OperandError as error:
+            if ranks == 1:
+                raise
+            others |= {f"{_named(tuple(names))}: {error}"}
+    attention = tuple((tuple(names), attention_invariance(call, target, rows, ranks)) for call, names in recorder.attention.items())
+    return ModelInvariance(tuple(sorted(layers, key=_badness)), tuple(sorted(others)), attention)
 
 
-def _layout(matrix: torch.Tensor) -> str:
-    """Name the layout of a matrix: n where its rows are contiguous."""
-    return "n" if matrix.stride(1) == 1 or matrix.stride(0) != 1 else "t"
+def _cut(product: Product, name: str, patterns: Collection[str]) -> str:
+    return "k" if any(fnmatchcase(name, pattern) for pattern in patterns) and product.stack == 1 else "n"
+
+
+def _badness(layer: tuple[tuple[str, ...], Invariance]) -> tuple[int, int]:
+    found = layer[1]
+    return -len(found.groups), -sum(len(each) for each in found.unknown)
+
+
+def compare_models(first: ModelInvariance, second: ModelInvariance) -> ModelAgreement:
+    """Compare two models, product by product, each number of rows with itself: train against rollout, one GPU or rank against others.
+
+    Parameters
+    ----------
+    first, second : ModelInvariance
+        What `fastmma.torch.invariance` returns for each of them. Their products are paired by the names of their modules.
+
+    Returns
+    -------
+    ModelAgreement
+        It prints the products, those first that differ for most numbers of rows, then those of which most are not known.
+
+    Raises
+    ------
+    OperandTypeError
+
+    Examples
+    --------
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4096, 4096, bias=False, dtype=torch.bfloat16))
+    >>> x = torch.zeros(2, 4096, dtype=torch.bfloat16)
+    >>> print(compare_models(*(invariance(model, x, target=gpu, rows=(1, 24)) for gpu in ("H100", "H200"))))
+    0
+      bf16 on H100 and H200, N = 4096, K = 4096
+        row 1: the same bits
+        row 24: other bits
+    """
+    for each in (first, second):
+        if not isinstance(each, ModelInvariance):
+            raise OperandTypeError(f"compare_models: takes what fastmma.torch.invariance returns, not {type(each).__name__}")
+    sides = [{name: found for names, found in each.layers for name in names} for each in (first, second)]
+    pairs: dict[tuple[int, int], list[str]] = {}
+    for name in sides[0]:
+        if name in sides[1] and _problem(sides[0][name]) == _problem(sides[1][name]):
+            pairs.setdefault((id(sides[0][name]), id(sides[1][name])), []).append(name)
+    paired = {name for names in pairs.values() for name in names}
+    compared = [(tuple(names), compare_gpus(sides[0][names[0]], sides[1][names[0]])) for names in pairs.values()]
+    others = {_named((name,)) for side in sides for name in side.keys() - paired} | {*first.others, *second.others}
+    attention, apart = _attention(first, second)
+    others |= apart
+    worst = sorted(compared, key=lambda layer: (-_count(layer[1].differ), -_count(layer[1].unknown)))
+    return ModelAgreement(tuple(worst), tuple(sorted(others)), attention)
+
+
+def _attention(first: ModelInvariance, second: ModelInvariance) -> tuple[tuple[tuple[tuple[str, ...], bool | None], ...], set[str]]:
+    """Compare attention of the same modules and shapes; also name the modules of which one has other."""
+    sides = [{(name, found.call): found for names, found in each.attention for name in names} for each in (first, second)]
+    kinds: dict[int, tuple[list[str], bool | None]] = {}
+    for at in sides[0]:
+        if at in sides[1]:
+            found = sides[0][at]
+            if id(found) not in kinds:
+                kinds[id(found)] = [], same_attention(found, sides[1][at])
+            kinds[id(found)][0].append(at[0])
+    return tuple((tuple(names), same) for names, same in kinds.values()), {_named((at[0],)) for at in sides[0].keys() ^ sides[1].keys()}
+
+
+def _problem(found: Invariance) -> tuple[int, int, str]:
+    return found.n, found.k, found.dtype
+
+
+def _count(rows: tuple[range, ...]) -> int:
+    return sum(len(each) for each in rows)

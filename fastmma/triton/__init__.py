@@ -10,3 +10,7 @@ from fastmma.triton.interpret import from_environment, interpret
 from fastmma.triton.report import Report
 
 __all__ = ["BarrierError", "DeadlockError", "RaceError", "Report", "from_environment", "interpret"]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -16,7 +16,7 @@ from fastmma.products.cublas.look_up import Known
 from fastmma.products.cublas.plan_of import Call, follow
 from fastmma.products.cublas.rows import Table
 from fastmma.products.gemm import gemm
-from fastmma.products.gemm_choice import Ends
+from fastmma.products.gemm_choice import EpilogueInputs
 from fastmma.verification.cublas_requests import Request
 from fastmma.verification.stream import Stream
 
@@ -106,7 +106,7 @@ def compute_sample(request: Request, sample: Sample, choice: Choice, table: Tabl
     FastmmaError
         If there is no plan.
     """
-    given = Ends(bias=request.biased)
+    given = EpilogueInputs(bias=request.biased)
     call = Call(request.product, given, None, TYPES[request.type].fast, target_named(target))
     plan = follow(Known(choice, table, None), call)
     more: dict[str, Any] = {} if sample.bias is None else {"bias": sample.bias}

@@ -37,7 +37,7 @@ class Match:
     elements : int
         How many elements were compared.
     alike : tuple of str
-        The instructions, with targets, that compute so: they give the same bits.
+        The instructions, with targets, that give the same bits.
     """
 
     plan: GemmPlan
@@ -118,14 +118,14 @@ def identify(
     bias : array (N,), optional
     alpha, beta : float
     targets : str or list of str, optional
-        The GPUs that come into question; by default one for each kind of tensor cores.
+        The GPUs to try; by default one for each kind of tensor core.
     most : int
-        How many plans are returned at most.
+        The largest number of plans to return.
 
     Returns
     -------
     tuple of Match
-        Empty where nothing fits the dtypes. The first has a share of 1 where a plan was found.
+        Empty if nothing fits the dtypes. The first has a share of 1 if a plan was found.
 
     Raises
     ------

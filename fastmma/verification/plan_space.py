@@ -59,7 +59,7 @@ _CUTLASS: dict[str, Any] = {"line": (16, 128, 0), "first_tile": (0, 32, 64, 128,
 # from the likeliest to the least likely; a search ends with the first rows of which a plan has every bit
 ORDERS: tuple[Orders, ...] = (
     Orders("one part", promote_every=(None, 128)),
-    Orders("one part, what is left over of a tile first", first_tile=(32, 64, 128, 16), ops=("mma",)),
+    Orders("one part, the remainder after whole tiles first", first_tile=(32, 64, 128, 16), ops=("mma",)),
     Orders("a few equal parts", tuple(range(2, 17)), (128, 0), leaves_out=(False, True)),
     Orders("promotion", promote_every=(16, 32, 64, 256, 512)),
     Orders("a few parts as CUTLASS cuts them", tuple(range(2, 17)), **_CUTLASS),

@@ -12,12 +12,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from reference import wide_adder
 from reference.agreement import contradicts, own_pairs, row_pairs
 from reference.cases import cases
 
 import fastmma
 from fastmma import AccumulationPlan, GemmPlan, OperandError, StreamK, mma_plan, same_bits
-from fastmma.agreement.build import Cell
+from fastmma.agreement.build import Cell, form_of
 from fastmma.agreement.decide import normal_form
 from fastmma.agreement.draw import draw
 from fastmma.agreement.problem import problem_of
@@ -91,12 +92,12 @@ def test_equal_by_proof(p: Any, q: Any, given: dict[str, Any]) -> None:
         (SHORT, SHORT_8, {"k": 8}, "takes k otherwise"),
         (SHORT, SHORT_8, {}, "takes k otherwise"),
         # zeros that fill an instruction make -0 a +0
-        (F64, replace(F64, first_tile=64), {"k": 66}, "what is left over"),
+        (F64, replace(F64, first_tile=64), {"k": 66}, "the remainder"),
         (F64, replace(F64, instruction="mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64"), {}, "m16n8k16"),
         (WGMMA, replace(WGMMA, split_k=2), {"k": 4096}, "k in one part against k in 2 parts"),
         (WGMMA, replace(WGMMA, split_k=2), {}, "k in one part against k in 2 parts"),
         (WGMMA, replace(WGMMA, promote_every=128), {}, "no promotion against promotion every 128 k"),
-        (replace(HOPPER_8, first_tile=32), HOPPER_8, {"k": 68}, "what is left over of 32 k first"),
+        (replace(HOPPER_8, first_tile=32), HOPPER_8, {"k": 68}, "the remainder after tiles of 32 k first"),
         (replace(WGMMA, split_k=2, leaves_out=True, split_unit=64), replace(WGMMA, split_k=2), {"k": 257}, "without the last k"),
         (replace(WGMMA, split_k=StreamK((64, 64, 64), 3)), WGMMA, {"k": 256, "m": 128, "n": 64}, "k cut at 192 of 256 k"),
         (ROUNDED, replace(ROUNDED, epilogue=("alpha", "bias", "round")), {"k": 64}, "epilogue; alpha+bias; round"),
@@ -129,15 +130,15 @@ def test_a_witness_differs(p: Any, q: Any, given: dict[str, Any], said: str) -> 
 
 
 def test_decisions_about_own_arithmetics_and_rows() -> None:
-    pairs = [*own_pairs(40, seed=1), *islice(row_pairs(), 0, None, 50)]
+    pairs = [*own_pairs(24, seed=1), *islice(row_pairs(), 0, None, 50)]
     counts: Counter[bool | None] = Counter()
     for decision in pairs:
         verdict = same_bits(decision.p, decision.q, k=decision.k, c=decision.c, budget=1 << 15)
         slow = any(plan.operation.arithmetic.c_joins == "sum" for plan in decision[:2])
         assert not contradicts(decision, verdict, 1 << 8 if slow else 1 << 12), (decision, verdict)
         counts[verdict.as_written] += 1
-    assert counts[True] > 8
-    assert counts[False] > 20
+    assert counts[True] > 5
+    assert counts[False] > 15
     assert counts[None] < 0.06 * len(pairs)
 
 
@@ -236,3 +237,23 @@ def test_flushed_results_and_steps_without_products() -> None:
     verdict = same_bits(p, q, k=2)
     assert verdict.equal is not True
     assert contradicts((p, q, 2, False), verdict, 1 << 14) == ""
+
+
+def test_the_wide_adder_computes_what_the_reference_does() -> None:
+    """What checks verdicts about arithmetics that no kernel computes: any alignment, rounding, join and flush."""
+    for p, q, _, c in own_pairs(12, seed=3):
+        problem, cell = problem_of(p, c), Cell(24, ((0, 24),), c)
+        hints = hints_of(Pair(p, q, problem, (form_of(p, cell), form_of(q, cell)), 24))._replace(size=4)
+        rng = np.random.default_rng(1)
+        for turn in range(8):
+            operands = draw(problem, hints, rng, turn)
+            for plan in filter(wide_adder.holds, (p, q)):
+                found = wide_adder.multiply(plan, operands.a, operands.b, operands.others.get("c"))
+                assert (found == compute(plan, problem, operands, "reference")).all(), (plan, turn)
+
+
+def test_a_search_ends_where_exact_integers_alone_compute() -> None:
+    rounding_down = replace(fastmma.arithmetic(TINY.instruction, TINY.target), align_rounding="rm", emax_floor=-10)
+    p, q = (replace(TINY, arithmetic=replace(rounding_down, align_bits=bits)) for bits in (24, 23))
+    assert same_bits(p, q, k=3).equal is not False
+    assert same_bits(p, q, budget=1 << 10).equal is not True

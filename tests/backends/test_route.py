@@ -61,9 +61,10 @@ ENTRIES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (int8, "tiles", ("tiles of bytes",)),
     (b1, "gemm", ("bits",)),
     (b1, "tiles", ("tiles of bits",)),
-    (window_lanes, "reaches", ("windows in lanes",)),
+    (window_lanes, "reaches", ("steps in lanes",)),
     (windows, "multiply", ("windows",)),
     (exact, "multiply", ("exact sums",)),
+    (trees, "reaches", ("tree panels",)),
     (trees, "multiply", ("trees",)),
     (general, "run_macro_tile", ("general", "general in a window")),  # by its seventh argument
 )
@@ -266,11 +267,15 @@ def test_forms_depend_on_threads() -> None:
         found = route.explain(problem(*given), threads, ("forms",))
         return [verdict.row.name for verdict in found if not verdict.reason]
 
-    assert taken(2, "f16", 64, 64, 128) == taken(1, "f16", 64, 64, 129) == taken(1, "f16", 256, 256, 256) == ["blocks of a form"]
-    assert taken(2, "f16", 64, 64, 129) == taken(1, "f16", 256, 256, 257) == taken(1, "f16", 8, 8, 8, 1025) == []
+    assert taken(2, "f16", 64, 64, 128) == taken(1, "f16", 64, 64, 129) == taken(1, "f16", 512, 256, 256) == ["blocks of a form"]
+    assert taken(2, "f16", 64, 64, 129) == taken(1, "f16", 512, 256, 257) == taken(1, "f16", 8, 8, 8, 1025) == []
     assert taken(2, "s8", 128, 128, 128) == taken(1, "s8", 256, 256, 256) == ["bytes of a form"]
     assert taken(2, "s8", 128, 128, 129) == taken(1, "s8", 257, 256, 512) == []
-    assert taken(1, "f16", 300, 300, 4) == []  # results
+    assert taken(1, "f16", 363, 363, 4) == []  # results
+    chains = problem("f64", 1, 1, 1)._replace(operation=operation_of("fma.rn.f32", "sm_90a"), parts=4)
+    for threads, k, names in ((2, 128, ["chains of a form"]), (2, 129, []), (1, 2048, ["chains of a form"]), (1, 2049, [])):
+        found = route.explain(chains._replace(extents=Extents(1, 128, 128, k)), threads, ("forms",))
+        assert [verdict.row.name for verdict in found if not verdict.reason] == names
 
 
 def test_names_are_keys() -> None:

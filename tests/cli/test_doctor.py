@@ -42,9 +42,9 @@ def test_json_with_problems(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     ("options", "said"),
     [
         (("--kernels", "--route", "2x2x2"), "--kernels prints the table of kernels"),
-        (("--kernels", "--type", "f16"), "--type tells of a product: give --route"),
-        (("--instruction", "m16n8k16", "--target", "A100"), "--instruction and --target tell of a product"),
-        (("--target", "H100"), "--target tells of a product: give --route"),
+        (("--kernels", "--type", "f16"), "--type belongs to --route MxNxK: give both"),
+        (("--instruction", "m16n8k16", "--target", "A100"), "--instruction and --target belong to --route"),
+        (("--target", "H100"), "--target belongs to --route"),
         (("--route", "2x2x2", "--markdown"), "--markdown is for the table of kernels"),
         (("--markdown",), "give it with --kernels"),
     ],

@@ -9,9 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from reference.children import python
 
+import fastmma
 from fastmma import FastmmaError
 from fastmma.cli import main
 
@@ -209,3 +211,27 @@ def test_show_fits_the_terminal(width: int, terminal: bool, monkeypatch: pytest.
     for fact in ("(lane % 4) * 2 + i % 2 + (i / 4) * 8", "L = 16, F = 25", "4 x 32 bits", "sm_120a"):
         assert fact in shown
     assert ("operand" in shown) == (width == 400)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "gemm a.npy b.npy",
+        "compare a.npy b.npy --target H100 --against A100",
+        "explain a.npy b.npy --row 3 --col 5 --target H100 --against A100",
+        "identify d.npy a.npy b.npy",
+        "invariance 4096 14336 --target H200",
+        "study --format e4m3 --target H100 --shape 16x16x64 --promote-every 0 --promote-every 32",
+    ],
+)
+def test_nothing_is_wider_than_a_narrow_terminal(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    a, b = (np.random.default_rng(seed).standard_normal((32, 32)).astype(np.float16) for seed in (0, 1))
+    for name, values in {"a": a, "b": b, "d": fastmma.gemm(a, b, target="H100")}.items():
+        np.save(f"{name}.npy", values)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(command.split()) in (0, 1, 3)
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if len(line) > 60] == []

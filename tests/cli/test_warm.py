@@ -45,7 +45,7 @@ def test_every_kind_of_call_is_there() -> None:
 
 def test_a_format_without_products_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["warm", "--target", "sm_70", "--format", "e4m3"]) == 2
-    assert "there are no products of e4m3 there; there are f16" in capsys.readouterr().err
+    assert "the targets have no products of e4m3; they have f16" in capsys.readouterr().err
 
 
 def test_a_terminal_is_told_of_a_long_first_call_once(tmp_path: Path) -> None:

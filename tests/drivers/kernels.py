@@ -247,12 +247,14 @@ KERNELS = (
     Kernel("blocks", lambda operation, k: _truncates(operation) and k > 0, _blocks),
     Kernel(
         "thin",
-        lambda operation, _k: _in_lanes(operation) and not operation.arithmetic.widened and first_fit(THIN) is not None,
+        lambda operation, _k: (
+            _in_lanes(operation) and not operation.arithmetic.widened and _number(operation) % 5 < 3 and first_fit(THIN) is not None
+        ),
         _thin,
     ),
     Kernel(
-        "thin products",  # of some operations: the kernels are those of "thin"
-        lambda operation, _k: _in_lanes(operation) and _number(operation) % 5 == 0,
+        "thin products",  # of some operations
+        lambda operation, _k: _in_lanes(operation) and _number(operation) % 9 == 0,
         _without(_thin_products),
     ),
     Kernel("groups in pieces", lambda operation, _k: _is("grouped")(operation, 0) and _grouped(operation), _without(_groups_in_pieces)),

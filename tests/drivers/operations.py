@@ -34,9 +34,9 @@ MIXES = (
 
 
 def _seen_by_kernels(operation: Operation) -> tuple[Any, ...]:
-    """What is known of an operation where it is computed, without the format of B."""
+    """What is known of an operation where it is computed, without the formats of A and B."""
     ins, row = operation.instruction, operation.arithmetic
-    known: tuple[Any, ...] = (row.method, bool(ins.sparse), ins.ctype, ins.dtype, row.native_c, ins.atype)
+    known: tuple[Any, ...] = (row.method, bool(ins.sparse), ins.ctype, ins.dtype, row.native_c)
     if row.method not in ("fused", "grouped"):
         depth = ins.k if ins.satfinite else 0
         return (*known, ins.btype, depth, ins.satfinite, ins.rounding, ins.bit_op)
@@ -45,10 +45,13 @@ def _seen_by_kernels(operation: Operation) -> tuple[Any, ...]:
 
 @cache
 def operations(*methods: str) -> tuple[Operation, ...]:
-    """Operations of these methods, or of all; the formats that A has meet those that B has in turn."""
+    """Operations of these methods, or of all.
+
+    The formats that A has meet those that B has in turn, and rows that more than four formats of A share take two each, but the first all.
+    """
     if methods:  # those of the whole list, whose kernels other tests have compiled
         return tuple(operation for operation in operations() if operation.arithmetic.method in methods)
-    found: dict[Any, dict[str, Operation]] = {}
+    found: dict[Any, dict[str, dict[str, Operation]]] = {}
     for ins in fastmma.instructions():
         if not isinstance(ins, Instruction):
             continue
@@ -57,8 +60,13 @@ def operations(*methods: str) -> tuple[Operation, ...]:
                 operation = operation_of(ins, target)
             except FastmmaError:  # nothing is known
                 continue
-            found.setdefault(_seen_by_kernels(operation), {}).setdefault(ins.btype, operation)
-    drawn = [list(each.values())[number % len(each)] for number, each in enumerate(found.values())]
+            found.setdefault(_seen_by_kernels(operation), {}).setdefault(ins.atype, {}).setdefault(ins.btype, operation)
+    rows = [list(formats.values()) for formats in found.values()]
+    shared = [formats for formats in rows if len(formats) > 4]
+    for turn, formats in enumerate(shared[1:]):
+        formats[:] = [formats[(2 * turn + place) % len(formats)] for place in range(2)]
+    each_a = [formats for row in rows for formats in row]
+    drawn = [list(of_b.values())[number % len(of_b)] for number, of_b in enumerate(each_a)]
     return (*drawn, operation_of("fma.rn.f32", "sm_80"))  # which is no tensor core's, and not among the instructions
 
 

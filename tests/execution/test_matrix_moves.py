@@ -46,14 +46,6 @@ def random_registers(rng: np.random.Generator, *shape: int) -> NDArray[np.uint32
     return rng.integers(0, 1 << 32, shape, dtype=np.uint32)
 
 
-def test_all_of_them_are_there() -> None:
-    assert (len(LDMATRIX), len(STMATRIX), len(moves("movmatrix"))) == (6 + 6 + 6, 6 + 3, 1)
-    counts = {move.opcode: move.registers for move in (*LDMATRIX, *STMATRIX)}
-    for opcode, registers in counts.items():
-        shape, num, _, _ = parts(opcode)
-        assert registers == num * (2 if shape == "m16n16" else 1)
-
-
 def test_signed_4_bit_elements_are_known_and_refused() -> None:
     assert [move.opcode for move in SIGNED] == [f"ldmatrix.sync.aligned.m8n16.x{num}.s8.s4" for num in (1, 2, 4)]
     for move in SIGNED:
@@ -102,14 +94,6 @@ def test_movmatrix() -> None:
         assert result[index].tolist() == facts.movmatrix(registers[index].tolist())
     np.testing.assert_array_equal(warp.movmatrix(MOVMATRIX, result), registers)
     np.testing.assert_array_equal(warp.movmatrix(MOVMATRIX, registers.astype(">u4")[::-1, :, :]), result[::-1])
-
-
-@pytest.mark.parametrize("space", ["", ".shared", ".shared::cta"])
-def test_state_spaces(space: str) -> None:
-    rng = np.random.default_rng(8)
-    memory, addresses = random_memory(rng), random_addresses(rng)
-    expected = warp.ldmatrix("ldmatrix.sync.aligned.m8n8.x2.b16", memory, addresses)
-    np.testing.assert_array_equal(warp.ldmatrix(f"ldmatrix.sync.aligned.m8n8.x2{space}.b16", memory, addresses), expected)
 
 
 @pytest.mark.parametrize("move", [LDMATRIX[0], LDMATRIX[-1], STMATRIX[3], STMATRIX[-1]], ids=str)

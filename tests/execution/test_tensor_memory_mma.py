@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from reference import tensor_memory as facts
 from reference.cases import cases
-from reference.tensor_memory_machine import INSTRUCTIONS, PAIR, SHAPES, SIMPLE, A, Machine, bits_of, codes, extras, instruction, simple
+from reference.operands import finite_codes
+from reference.tensor_memory_machine import INSTRUCTIONS, PAIR, SHAPES, SIMPLE, A, Machine, bits_of, extras, instruction, simple
 
 import fastmma
 from fastmma import InstructionError, tcgen05
@@ -79,7 +80,7 @@ def test_copies_of_a_serve_their_parts_of_n(ins: fastmma.Instruction) -> None:
     for part in range(count):
         lanes = slice(part * ins.m, (part + 1) * ins.m)
         kept = machine.tmem.copy()
-        machine.given["a"] = codes(np.random.default_rng(part), ins.atype, machine.given["a"].shape)
+        machine.given["a"] = finite_codes(np.random.default_rng(part), ins.atype, machine.given["a"].shape)
         machine.put_a()
         kept[:, lanes, A : A + 8] = machine.tmem[:, lanes, A : A + 8]
         machine.tmem = kept

@@ -43,19 +43,6 @@ def split_of(move: Movement) -> dict[str, int]:
     )
 
 
-def test_all_of_them_are_there() -> None:
-    nums = {shape: [1 << i for i in range(8) if 1 << i <= most] for shape, (_, _, most) in facts.SHAPES.items()}
-    for op, packing, found in (("ld", "pack::16b.", LOADS), ("st", "unpack::16b.", STORES)):
-        expected = {f"tcgen05.{op}.sync.aligned.{shape}.x{num}.{way}b32" for shape in nums for num in nums[shape] for way in ("", packing)}
-        assert {move.opcode for move in found} == expected
-        assert all(set(move.targets) == TARGETS for move in found)
-    assert len(REDUCED) == 2 * 7 * (4 + 8)
-    assert all(set(move.targets) == {target for target in TARGETS if "100" not in target} for move in REDUCED)
-    for move in MOVEMENTS:
-        _, per_matrix, _ = facts.SHAPES[move.shape]
-        assert move.registers == per_matrix * move.num
-
-
 @needs_ptxas
 @pytest.mark.parametrize(
     "target", [target for target in ("sm_90a", "sm_100", "sm_100a", "sm_103f", "sm_110a", "sm_120a") if target in known_targets()]

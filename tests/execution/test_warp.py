@@ -11,7 +11,7 @@ from reference.cases import cases
 from reference.products import bits, elements
 
 import fastmma
-from fastmma import Instruction, InstructionError, OperandError, OperandTypeError, instruction
+from fastmma import Instruction, OperandError, OperandTypeError, instruction
 from fastmma.execution.warp import mma
 
 MMA = "mma.sync.aligned."
@@ -89,8 +89,3 @@ def test_bad_registers(name: str, bad: Any, kind: type[Exception], message: str)
     registers[name] = bad
     with pytest.raises(kind, match=message):
         mma(F16, *registers.values(), target="sm_90a")
-
-
-def test_wgmma_is_no_warps_instruction() -> None:
-    with pytest.raises(InstructionError, match="takes mma"):
-        mma("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", *[np.zeros((128, 4), np.uint32)] * 3, target="sm_90a")

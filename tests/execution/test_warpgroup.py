@@ -11,30 +11,17 @@ import pytest
 from numpy.typing import NDArray
 from reference import sparsity
 from reference.descriptor import UNITS, byte_offset
+from reference.fragments import CONTAINER_BITS
+from reference.operands import finite_codes, matrices, multiplied
 
 import fastmma
 from fastmma import FORMATS, FastmmaError, InstructionError, OperandError, OperandTypeError, TargetError, sparse, warpgroup
 from fastmma.execution.warpgroup import Descriptor
-from fastmma.isa.codes import from_codes
 
 WGMMA = [ins for ins in fastmma.instructions(op="wgmma") if isinstance(ins, fastmma.Instruction)]
 # one of each arithmetic; n is drawn
 ARITHMETICS = list({(ins.types, ins.k, ins.sparse, ins.satfinite): ins for ins in WGMMA if ins.n == 8}.values())
 OPCODE = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
-
-
-def codes(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Any codes but those of infinities and NaNs; f32 and s32 of moderate size."""
-    fmt = FORMATS[name]
-    if name == "f32":
-        return rng.normal(size=shape).astype(np.float32).view(np.uint32)
-    drawn = rng.integers(0, 1 << fmt.bits if fmt.bits < 32 else 1 << 20, shape).astype(fmt.code_dtype)
-    if name == "tf32":
-        return rng.normal(size=shape).astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)
-    if fmt.kind == "float":
-        with np.errstate(invalid="ignore"):
-            drawn[~np.isfinite(fastmma.decode(drawn, fmt).astype(np.float64))] = 1
-    return drawn
 
 
 class Shared:
@@ -66,38 +53,18 @@ class Shared:
         return Descriptor(**fields)
 
 
-def prepared(ins: fastmma.Instruction, seed: int, tiles: int = 2) -> dict[str, NDArray[Any]]:
-    rng = np.random.default_rng(seed)
-    given = {
-        "a": codes(rng, ins.atype, (tiles, ins.m, ins.stored_k)),
-        "b": codes(rng, ins.btype, (tiles, ins.k, ins.n)),
-        "c": codes(rng, ins.ctype, (tiles, ins.m, ins.n)),
-    }
-    if ins.sparse:
-        name = sparsity.pattern(ins)
-        chunks = ins.k // sparsity.GRANULARITIES[name].chunk
-        given["metadata"] = rng.choice(np.array(sparsity.words(name, ordered=True), np.uint8), (tiles, ins.m, chunks))
-    return given
-
-
 def by_matrices(ins: fastmma.Instruction, given: dict[str, NDArray[Any]]) -> NDArray[Any]:
     """The registers of d from the matrix level."""
-    inputs = (from_codes(given[name], fmt) for name, fmt in (("a", ins.atype), ("b", ins.btype), ("c", ins.ctype)))
-    result = fastmma.mma(ins, *inputs, target="sm_90a", metadata=given.get("metadata"))
-    return fastmma.scatter(np.ascontiguousarray(result).view(FORMATS[ins.dtype].code_dtype), ins.operands["d"])
-
-
-def width(name: str) -> int:
-    return 32 if name == "tf32" else FORMATS[name].bits
+    return fastmma.scatter(multiplied(ins, given, "sm_90a"), ins.operands["d"])
 
 
 @pytest.mark.parametrize(("index", "like"), list(enumerate(ARITHMETICS)), ids=str)
 def test_memory_and_registers_hold_the_same_matrices(index: int, like: fastmma.Instruction) -> None:
     sizes = [ins for ins in WGMMA if (ins.types, ins.k, ins.sparse, ins.satfinite) == (like.types, like.k, like.sparse, like.satfinite)]
     ins = sizes[index % min(9, len(sizes))]
-    given = prepared(ins, index)
+    given = matrices(ins, index, 2)
     expected = by_matrices(ins, given)
-    a_bits, b_bits = width(ins.atype), width(ins.btype)
+    a_bits, b_bits = CONTAINER_BITS[ins.atype], CONTAINER_BITS[ins.btype]
     metadata: dict[str, Any] = {}
     if ins.sparse:
         selector = index % (4 // sparsity.contributors(ins))
@@ -120,9 +87,9 @@ def test_memory_and_registers_hold_the_same_matrices(index: int, like: fastmma.I
 
 @pytest.mark.parametrize("like", [ins for ins in ARITHMETICS if FORMATS[ins.atype].kind == "float" and not ins.sparse], ids=str)
 def test_negated_operands(like: fastmma.Instruction) -> None:
-    given = prepared(like, 3)
+    given = matrices(like, 3, 2)
     shared = Shared(2)
-    b = shared.put(given["b"].swapaxes(1, 2), width(like.btype), 128, False)
+    b = shared.put(given["b"].swapaxes(1, 2), CONTAINER_BITS[like.btype], 128, False)
     a, c = fastmma.scatter(given["a"], like.operands["a"]), fastmma.scatter(given["c"], like.operands["d"])
     sign = {name: given[name].dtype.type(1 << FORMATS[fmt].bits - 1) for name, fmt in (("a", like.atype), ("b", like.btype))}
     for scale_a, scale_b in itertools.product((1, -1), repeat=2):
@@ -154,7 +121,7 @@ def test_leading_dimensions_broadcast() -> None:
     rng = np.random.default_rng(5)
     given = simple()
     d = rng.normal(size=(3, 1, 128, 4)).astype(np.float32).view(np.uint32)
-    memory = codes(rng, "f16", (2, 128)).view(np.uint8)
+    memory = finite_codes(rng, "f16", (2, 128)).view(np.uint8)
     result = warpgroup.mma(OPCODE, d, given["a"][0], given["b"], memory=memory)
     assert result.shape == (3, 2, 128, 4)
     for i, j in np.ndindex(3, 2):

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from reference.cases import cases
+from reference.operands import matrices, multiplied
 
 import fastmma
 from fastmma import FORMATS, Instruction, Movement, OperandError, OperandTypeError, TargetError, warp
-from fastmma.isa.codes import from_codes
 
 LOADS = [move for move in fastmma.instructions(op="wmma.load") if isinstance(move, Movement)]
 STORES = [move for move in fastmma.instructions(op="wmma.store") if isinstance(move, Movement)]
@@ -175,22 +175,6 @@ def test_errors_of_moves() -> None:
         warp.wmma_load(load, memory, target="sm_1")
 
 
-def matrices(ins: Instruction, seed: int) -> dict[str, NDArray[Any]]:
-    """Codes of a, b and c, floats without infinities and NaNs."""
-    rng = np.random.default_rng(seed)
-    found = {}
-    for name, fmt, shape in (("a", ins.atype, (ins.m, ins.k)), ("b", ins.btype, (ins.k, ins.n)), ("c", ins.ctype, (ins.m, ins.n))):
-        row = FORMATS[fmt]
-        if row.kind == "float":
-            values = rng.normal(size=shape).astype({"tf32": np.float32}.get(fmt, row.dtype))
-            found[name] = values.view(row.code_dtype)
-            if fmt == "tf32":
-                found[name] &= np.uint32(0xFFFFE000)
-        else:
-            found[name] = rng.integers(0, 1 << min(row.bits, 16), shape).astype(row.code_dtype)
-    return found
-
-
 def moved(opcode: str, codes: NDArray[Any], bits: int) -> NDArray[Any]:
     """Codes to memory as the load wants it, and from there to registers."""
     lines = np.ascontiguousarray(codes if ".row." in opcode else codes.T)
@@ -212,9 +196,7 @@ def test_load_multiply_store_is_the_product_of_matrices(index: int, ins: Instruc
     memory = warp.wmma_store(
         f"wmma.store.d.sync.aligned.row.{ins.shape}.{ins.dtype}", np.zeros(ins.m * ins.n * width, np.uint8), d, target="sm_90a"
     )
-    inputs = [from_codes(given[name], formats[name]) for name in "abc"]
-    expected = fastmma.mma(ins, *inputs, target="sm_90a")
-    np.testing.assert_array_equal(memory.view(f"u{width}"), np.ascontiguousarray(expected).view(f"u{width}").reshape(-1))
+    np.testing.assert_array_equal(memory.view(f"u{width}"), multiplied(ins, given, "sm_90a").reshape(-1))
 
 
 def test_registers_on_targets_whose_fragments_are_unknown() -> None:

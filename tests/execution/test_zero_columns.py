@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from fastmma.tcgen05 import ZeroColumnMask
 from numpy.typing import NDArray
-from reference.tensor_memory_machine import INSTRUCTIONS, Machine, codes, extras, instruction
+from reference.operands import finite_codes
+from reference.tensor_memory_machine import INSTRUCTIONS, Machine, extras, instruction
 
 import fastmma
 from fastmma import OperandError, TargetError, tcgen05
@@ -98,7 +99,7 @@ def test_products_with_masked_columns(index: int, ins: fastmma.Instruction) -> N
     most = 0 if ins.m == 32 else (8, 16, 32)[index % 3]
     shift = int(rng.integers(most + 1))
     mask = dataclasses.replace(drawn(rng), shift=shift)
-    wide: NDArray[Any] = codes(rng, ins.btype, (ins.k, ins.n + shift))
+    wide: NDArray[Any] = finite_codes(rng, ins.btype, (ins.k, ins.n + shift))
     machine.given["b"] = wide
     b, d, more = machine.put_shared("b", 0), machine.put_d(), extras(machine)
     a = machine.put_a() if index % 2 else machine.put_shared("a", 0)

@@ -12,16 +12,18 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from drivers.cases import metadata_words, scale_codes
 from numpy.typing import NDArray
 from reference.methods import F16_F32, METHODS, MMA, WGMMA, mixed
+from reference.operands import elements_of
 from reference.products import bits, elements
-from reference.sparse_operands import random_words
 
 import fastmma
 from fastmma import Explanation, MmaPlan, explain, gemm, scaled_matmul
 from fastmma.explanation.steps import Dyadic, Step
 from fastmma.host.errors import OperandError, TargetError
 from fastmma.isa.formats import FORMATS
+from fastmma.isa.sparsity import pattern_of
 from fastmma.scaling import quantize
 
 SPARSE = [
@@ -79,70 +81,39 @@ def check_texts(found: Explanation) -> None:
 WMMA = ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", "sm_70")
 
 
-@pytest.mark.parametrize(("opcode", "target"), [*METHODS, WMMA], ids=str)
+def drawn(rng: np.random.Generator, opcode: str, depth: int, mix: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """Codes of (3, K) and (K, 5) elements, with the metadata and the scales that the instruction takes."""
+    ins = fastmma.instruction(opcode)
+    a, b, c = mixed(opcode, (3, 5, depth), *mix)
+    found = {"a": a[:, :: ins.k // ins.stored_k], "b": b, "c": c}
+    if ins.sparse:
+        found["metadata"] = metadata_words(rng, ins, (3, depth // pattern_of(ins).chunk))
+    if ins.stype:
+        blocks = depth // ins.k * ins.scale_vec_size
+        found |= {name: scale_codes(rng, ins.stype, shape) for name, shape in (("scale_a", (3, blocks)), ("scale_b", (blocks, 5)))}
+    return found
+
+
+@pytest.mark.parametrize(("opcode", "target"), [*METHODS, WMMA, *SPARSE, *SCALED], ids=str)
 def test_every_method(opcode: str, target: str) -> None:
-    """K of two and a half instructions: D is fed back as C, and the last instruction is filled with zeros."""
-    ins = fastmma.instruction(opcode)
-    depth = 2 * ins.k + ins.k // 2
-    if ins.ctype != ins.dtype:
-        pytest.skip("D is not fed back")
+    """K of two and a half instructions, if it may be: D is fed back as C, and the last instruction is filled with zeros."""
+    ins, rng = fastmma.instruction(opcode), np.random.default_rng(3)
+    depth = 2 * ins.k + (0 if ins.sparse or ins.stype else ins.k // 2)
     for mix in MIXES:
-        codes = mixed(opcode, (3, 5, depth), *mix)
-        a, b, c = (elements(each, fmt) for each, fmt in zip(codes, (ins.atype, ins.btype, ins.ctype), strict=True))
-        d = bits(gemm(a, b, c, instruction=ins, target=target))
+        codes = drawn(rng, opcode, depth, mix)
+        given: dict[str, Any] = {**elements_of(ins, codes), "instruction": ins, "target": target}
+        d = bits(gemm(**given))
         for i, j in ((0, 0), (2, 4)):
-            found = explain(a, b, i, j, c=c, instruction=ins, target=target)
+            found = explain(**given, row=i, col=j)
             assert found.code == d[i, j]
-            check_steps(found, range(depth))
-            assert {term.a for step in found.steps for term in step.terms if term.k == (1,)} <= {(int(codes[0][i, 1]),)}
-    check_texts(found)
-
-
-@pytest.mark.parametrize(("opcode", "target"), SPARSE, ids=str)
-def test_sparse(opcode: str, target: str) -> None:
-    ins = fastmma.instruction(opcode)
-    rng = np.random.default_rng(3)
-    for mix in MIXES:
-        stored, b, c = mixed(opcode, (3, 5, 2 * ins.k), *mix)
-        stored = stored[:, ::2]
-        rule = {32: "1:2", 4: "4:8"}.get(FORMATS[ins.atype].bits, "2:4")
-        words = random_words(rng, rule, (3, 2 * ins.k // (2 if rule == "1:2" else 4)), ordered=ins.ordered_metadata)
-        operands = elements(stored, ins.atype), elements(b, ins.btype)
-        options: dict[str, Any] = {"c": elements(c, ins.ctype), "metadata": words, "instruction": ins, "target": target}
-        d = bits(gemm(*operands, **options))
-        for i, j in ((0, 0), (2, 4)):
-            found = explain(*operands, i, j, **options)
-            assert found.code == d[i, j]
-            ks = sorted(k for step in found.steps for term in step.terms for k in term.k)
-            assert len(ks) == ins.k
-            check_steps(found, ks)
-    check_texts(found)
-
-
-@pytest.mark.parametrize(("opcode", "target"), SCALED, ids=str)
-def test_block_scaled_instructions(opcode: str, target: str) -> None:
-    ins = fastmma.instruction(opcode)
-    rng = np.random.default_rng(4)
-    depth = 2 * ins.k
-    for mix in MIXES:
-        a, b, c = mixed(opcode, (3, 5, depth), *mix)
-        top = 256 if ins.stype == "ue8m0" else 127
-        scale_a, scale_b = (
-            rng.integers(0, top, shape, dtype=np.uint8) for shape in ((3, 2 * ins.scale_vec_size), (2 * ins.scale_vec_size, 5))
-        )
-        dtype = FORMATS[ins.stype].dtype
-        options: dict[str, Any] = {"c": elements(c, ins.ctype), "scale_a": scale_a.view(dtype), "scale_b": scale_b.view(dtype)}
-        options |= {"instruction": ins, "target": target}
-        operands = elements(a, ins.atype), elements(b, ins.btype)
-        d = bits(gemm(*operands, **options))
-        for i, j in ((0, 0), (2, 4)):
-            found = explain(*operands, i, j, **options)
-            assert found.code == d[i, j]
-            check_steps(found, range(depth))
-            block = ins.k // ins.scale_vec_size
-            for term in (term for step in found.steps for term in step.terms if term.k):
-                assert term.scale_a == scale_a[i, term.k[0] // block]
-                assert term.scale_b == scale_b[term.k[0] // block, j]
+            terms = [term for step in found.steps for term in step.terms if term.k]
+            ks = sorted(k for term in terms for k in term.k)
+            assert len(ks) == len(codes["a"][i])
+            check_steps(found, ks if ins.sparse else range(depth))
+            assert ins.sparse or {term.a for term in terms if term.k == (1,)} <= {(int(codes["a"][i, 1]),)}
+            for term in terms if ins.stype else ():
+                block = term.k[0] * ins.scale_vec_size // ins.k
+                assert (term.scale_a, term.scale_b) == (codes["scale_a"][i, block], codes["scale_b"][block, j])
     check_texts(found)
 
 

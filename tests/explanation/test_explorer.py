@@ -201,12 +201,30 @@ def test_choosing_an_instruction_and_an_operand(page: tuple[Page, str]) -> None:
     browser, uri = page
     browser.open(uri)
     browser.run("(() => { const e = $('#filter'); e.value = 'sm90 64x256x16 f16f16f16'; e.dispatchEvent(new Event('input')); })()")
-    assert browser.run("[...$('#instruction').options].map((each) => each.value)") == [WGMMA.replace("f32.f16", "f16.f16")]
-    browser.run("(() => { const e = $('#instruction'); e.selectedIndex = 0; e.dispatchEvent(new Event('change')); })()")
+    assert browser.run("halves.layouts.choices.values") == [WGMMA.replace("f32.f16", "f16.f16")]
+    browser.run("$('#instruction').children[0].click()")
     assert browser.text("#opcode") == WGMMA.replace("f32.f16", "f16.f16")
     browser.run("[...$('#operands').children].find((each) => each.textContent === 'a').click()")
     assert browser.run("halves.layouts.grids.map((each) => each.name)") == ["a"]
     assert "operand=a" in browser.run("location.hash")
+
+
+def test_keys_choose_an_instruction(page: tuple[Page, str]) -> None:
+    """The list begins at its top and shows opcodes whole; Enter in the filter takes the first, arrows and End the others."""
+    browser, uri = page
+    browser.open(f"{uri}?anew")
+    assert browser.run("$('#instruction').scrollTop") == 0
+    assert browser.run("[...$('#instruction').children].filter((each) => each.scrollWidth > each.clientWidth).length") == 0
+    shown = browser.run("[...$('#instruction').children].map((each) => each.textContent.replaceAll('\u200b', ''))")
+    assert shown == [opcode.replace(".sync.aligned", "") for opcode in browser.run("halves.layouts.choices.values")]
+    browser.run("(() => { const e = $('#filter'); e.focus(); e.value = 'wgmma m64n256k16'; e.dispatchEvent(new Event('input')); })()")
+    values = browser.run("halves.layouts.choices.values")
+    for key, place in (("Enter", 0), ("ArrowDown", 0), ("ArrowDown", 1), ("End", -1), ("ArrowUp", -2)):
+        browser.press(key)
+        browser.wait(f"$('#opcode').textContent === {values[place]!r}")
+    assert browser.run("$('#instruction [aria-selected]').textContent.replaceAll('\u200b', '')") in values[-2].replace(".sync.aligned", "")
+    browser.open(f"{uri}#{urlencode({'opcode': WGMMA})}")
+    browser.wait("$('#instruction').scrollTop > 0")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from reference.cases import cases
@@ -103,3 +104,9 @@ def test_operands_of_any_shapes_are_repeated(shapes: tuple[tuple[int, ...], ...]
     for threads in (1, 3):
         found = kernels.functions.apply.apply("fused", a, b, c[..., ::-1] if c.ndim else c, threads=threads)
         np.testing.assert_array_equal(found, a * b + (c[..., ::-1] if c.ndim else c))
+
+
+@pytest.mark.parametrize(("fmt", "recorded"), [(np.float16, 3577024059), (ml_dtypes.bfloat16, 3937412453)], ids=["f16", "bf16"])
+def test_exponentials_of_16_bits_have_an_h100s_and_an_h200s_bits_for_all_codes(fmt: Any, recorded: int) -> None:
+    found = special.ex2_of_halves(np.arange(65536, dtype=np.uint16).view(fmt))
+    assert zlib.crc32(found.tobytes()) == recorded

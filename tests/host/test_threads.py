@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -107,20 +105,3 @@ def test_callers_in_many_threads() -> None:
         for result in pool.map(lambda _: products(), range(12)):
             for x, y in zip(result, expected, strict=True):
                 np.testing.assert_array_equal(x, y)
-
-
-def same(queue: Any, expected: list[np.ndarray[Any, Any]]) -> None:
-    queue.put(all(np.array_equal(x, y) for x, y in zip(products(), expected, strict=True)))
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_has_a_pool_of_its_own() -> None:
-    expected = products()
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=same, args=(queue, expected))
-    child.start()
-    assert queue.get(timeout=60)
-    child.join(timeout=60)
-    assert child.exitcode == 0

@@ -164,25 +164,6 @@ def test_offsets(kind: Any, mn_major: bool, bits: int, swizzle: int, seed: int) 
         compared(kind, outer, 512 // bits, bits, mn_major, **fields)
 
 
-@pytest.mark.parametrize("swizzle", UNITS)
-@pytest.mark.parametrize("mn_major", [False, True])
-def test_dense_tiles_are_bijections(swizzle: int, mn_major: bool) -> None:
-    row = 16 * UNITS[swizzle]
-    leading, stride = {(False, False): (128, 256), (True, False): (128, 256)}.get((mn_major, bool(swizzle)), (16 * row, 8 * row))
-    offsets = Descriptor(1024, leading, stride, swizzle).offsets(64, 16, 16, mn_major=mn_major)
-    assert len(set(offsets.ravel().tolist())) == 64 * 16
-    assert (offsets % 2 == 0).all()
-
-
-@pytest.mark.parametrize("bits", [8, 16, 32])
-def test_dense_tiles_of_tcgen05_are_bijections(bits: int) -> None:
-    wide = bits == 32
-    width, lines, k = 1024 // bits, 4 if wide else 8, 256 // bits
-    descriptor = MatrixDescriptor(2048, leading=k * 128, stride=lines * 128, swizzle=128, wide_atoms=wide)
-    offsets = descriptor.offsets(2 * width, k, bits, mn_major=True)
-    assert sorted(offsets.ravel().tolist()) == list(range(2048, 2048 + 2 * width * k * bits // 8, bits // 8))
-
-
 def test_the_base_offset_shifts_the_pattern() -> None:
     """A matrix that starts in the middle of a pattern lies as one that starts at its beginning, moved."""
     whole = Descriptor(1024, 0, 1024, 128).offsets(8, 16, 16)

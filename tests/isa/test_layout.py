@@ -57,20 +57,6 @@ def test_wgmma_fragments(ins: Instruction) -> None:
 
 
 @cases("ins", DISTINCT)
-def test_layouts_are_bijections(ins: Instruction) -> None:
-    for operand in ins.operands.values():
-        layout = operand.layout
-        places = {
-            (int(tile), int(row), int(col))
-            for tile, row, col in zip(
-                *(np.broadcast_to(x, layout.rows.shape).flat for x in (layout.tile, layout.rows, layout.cols)), strict=True
-            )
-        }
-        assert len(places) == layout.lanes * layout.elements == layout.tiles * operand.shape[0] * operand.shape[1]
-        assert places == set(np.ndindex(layout.tiles, *operand.shape))
-
-
-@cases("ins", DISTINCT)
 def test_inverse_and_find(ins: Instruction) -> None:
     for operand in ins.operands.values():
         layout = operand.layout

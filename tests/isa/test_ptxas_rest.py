@@ -14,6 +14,7 @@ import pytest
 from reference.fragments import CONTAINER_BITS
 from reference.ptxas import accepted, needs_ptxas, registers
 from test_ptxas import ACCUMULATORS, KNOWN, WGMMA, disagreements, mma_candidates, share, table
+from test_table import SPELLINGS as DENSE_SPELLINGS
 from test_table import variants
 
 import fastmma
@@ -80,7 +81,7 @@ def scaled_candidates() -> dict[str, str]:
         opcode = f"mma.{operation}.aligned.m{m}n{n}k{k}.row.col.kind::{kind}.block_scale{vector}.{d}.{a}.{b}.{c}" + f".{stype}" * bool(
             stype
         )
-        if (a, b) not in (("e2m1", "e2m1"), ("e4m3", "e4m3")) and not share(opcode, "") and opcode not in table():
+        if (a, b) not in (("e2m1", "e2m1"), ("e4m3", "e4m3")) and not share(opcode, "", 6) and opcode not in table():
             continue
         sparse = operation != "sync"
         width = 4 if "mxf4" in kind and a == "e2m1" else CONTAINER_BITS[a]
@@ -152,7 +153,7 @@ def wmma_move_candidates() -> dict[str, str]:
     for shape, fmt, layout, space, stride in itertools.product(WMMA_SHAPES, formats, ("row", "col"), SPACES, ("", ", %r500")):
         for operand in "abcd":
             opcode = f"wmma.{'store' if operand == 'd' else 'load'}.{operand}.sync.aligned.{layout}.{shape}{space}.{fmt}"
-            if stride and not share(opcode, "stride"):
+            if stride and not share(opcode, "stride", 6):
                 continue
             if operand in "ab":
                 count = wmma_multiplicand_registers(fmt, shape)[operand == "b"]
@@ -219,7 +220,16 @@ def test_table(name: str, target: str, tmp_path: Path) -> None:
 # opcodes with every kind of modifier, the target on which their spellings are tried, and their operands
 _M16N8 = "{%r0, %r1, %r2, %r3}, {%r4, %r5, %r6, %r7}, {%r8, %r9, %r10, %r11}, {%r12, %r13, %r14, %r15}"
 _FOUR, _TWO = "{%r0, %r1, %r2, %r3}", "{%r0, %r1}"
-SPELLINGS = {
+
+
+def dense(ins: fastmma.Instruction) -> tuple[str, str]:
+    """The target of a dense mma, and registers of its operands."""
+    counts = ins.operands["d"].registers, *(ins.operands[name].registers for name in "abc")
+    target = "sm_90a" if "sm_90a" in ins.targets else "sm_120a"
+    return target, statement("", counts, "d" if ins.dtype == "f64" else "r", "")[1:-1]
+
+
+SPELLINGS = {opcode: dense(instruction(opcode)) for opcode in DENSE_SPELLINGS} | {
     "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32": ("sm_90a", f"{_M16N8}, %r20, 0x0"),
     "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.satfinite.s32.s8.u8.s32": ("sm_90a", f"{_M16N8}, %r20, 0x0"),
     "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.kind::f8f6f4.f32.e4m3.e2m1.f32": ("sm_120a", f"{_M16N8}, %r20, 0x0"),
@@ -253,12 +263,15 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("opcode", SPELLINGS)
 def test_spellings_are_those_of_ptxas(opcode: str, tmp_path: Path) -> None:
+    def held(ins: fastmma.Instruction) -> list[int]:
+        return [operand.registers for operand in getattr(ins, "operands", {}).values()]
+
     target, operands = SPELLINGS[opcode]
     spelled = list(dict.fromkeys(variants(opcode)))
     taken = []
     for text in spelled:
         try:
-            taken.append(target in instruction(text).targets)
+            taken.append(target in instruction(text).targets and held(instruction(text)) == held(instruction(opcode)))
         except InstructionError:
             taken.append(False)
     verdicts = accepted([f"{text} {operands};" for text in spelled], target, tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 from fastmma.tcgen05 import InstructionDescriptor
 
-import fastmma
 from fastmma import InstructionError, instruction, tcgen05
 from fastmma.isa.tcgen05.syntax import parsed
 
@@ -192,58 +190,6 @@ def test_k_and_targets() -> None:
     assert tcgen05.instruction("i8", "s32", "s8", "u8").targets == ("sm_100a", "sm_110a")
 
 
-FORMS = [
-    {"m": 128},
-    {"m": 64},
-    {"m": 128, "ws": True, "n": 128},
-    {"m": 64, "ws": True, "n": 128},
-    {"m": 32, "ws": True, "n": 64},
-    {"m": 256, "cta_group": 2},
-    {"m": 128, "cta_group": 2},
-    {"m": 128, "cta_group": 2, "sparse": True, "n": 48},
-    {"m": 64, "ws": True, "n": 64, "sparse": True},
-]
-
-
-def place(m: int, n: int, cta_group: int, ws: bool, sparse: bool, r: int, j: int) -> tuple[int, int, int]:
-    """CTA, lane and column of an element of D, by PTX's figures of the data paths A to G."""
-    if cta_group == 2:
-        if m == 256:
-            return r // 128, r % 128, j
-        if not sparse:
-            return r // 64, r % 64 + 64 * (j >= n // 2), j % (n // 2)
-        r, cta = r % 64, r // 64
-        return cta, 32 * (r // 16) + r % 16, j
-    if m == 128:
-        return 0, r, j
-    if m == 64 and not ws:
-        return 0, 32 * (r // 16) + r % 16, j
-    if m == 64:
-        return 0, r + 64 * (j >= n // 2), j % (n // 2)
-    return 0, r + 32 * (j // (n // 4)), j % (n // 4)
-
-
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_layouts_in_tensor_memory(form: dict[str, int | bool]) -> None:
-    shape = {"n": 256, "cta_group": 1, "ws": False, "sparse": False, **form}
-    for kind, d, a in (("f16", "f32", "f16"), ("f16", "f16", "f16"), ("tf32", "f32", "tf32"), ("f8f6f4", "f32", "e3m2")):
-        ins = tcgen05.instruction(kind, d, a, a, **shape)  # type: ignore[arg-type]
-        layout, seen = ins.operands["d"].layout, set()
-        for r, j in itertools.product(range(0, ins.m, 3), range(0, ins.n, 5)):
-            found = layout.find(r, j)
-            cta, lane, column = place(ins.m, ins.n, ins.cta_group, ins.ws, bool(ins.sparse), r, j)
-            assert (found.lane, found.register, found.bit) == (128 * cta + lane, column, 0)
-            seen.add((found.lane, found.register))
-        assert len(seen) == len(range(0, ins.m, 3)) * len(range(0, ins.n, 5))
-        assert ins.operands["a"].registers == 8
-        held = ins.operands["a"].layout.find(ins.m - 1, ins.stored_k - 1)
-        assert (held.lane, held.register) == (layout.find(ins.m - 1, 0).lane, 7)
-        assert ins.lanes == ins.m
-        assert fastmma.placement(ins, "d").at(3, 5).register == layout.find(3, 5).register
-        with pytest.raises(fastmma.OperandError, match="b is read from shared memory"):
-            fastmma.placement(ins, "b")
-
-
 def test_atoms_of_tensor_layouts() -> None:
     """Every SM100 atom is an instruction, but those with bf16 operands and an f16 result, which PTX does not have."""
     atoms = pytest.importorskip("tensor_layouts.atoms_nv")
@@ -260,26 +206,3 @@ def test_atoms_of_tensor_layouts() -> None:
             ins = tcgen05.instruction(*call, m=int(m), n=int(n))
             assert ins.k == int(k)
             assert getattr(atoms, name).shape_mnk == (ins.m, ins.n, ins.k)
-
-
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_placements(form: dict[str, int | bool]) -> None:
-    """Every row of D, and every copy of a row of A, is in the lanes where the layouts have it."""
-    ins = tcgen05.instruction("f8f6f4", "f32", "e4m3", "e4m3", **form)  # type: ignore[arg-type]
-    d, a = fastmma.placement(ins, "d"), fastmma.placement(ins, "a")
-    for r in range(0, ins.m, 7):
-        lanes = set()
-        for j in range(ins.n):
-            cell = d.at(r, j)
-            cta, lane, column = place(ins.m, ins.n, ins.cta_group, ins.ws, bool(ins.sparse), r, j)
-            assert (cell.row, cell.col, cell.lane, cell.register) == (r, j, 128 * cta + lane, column)
-            lanes.add(cell.lane)
-        assert {cell.lane for cell in a.copies_of(r, 5)} == lanes
-    traced = fastmma.trace(ins, ins.m - 1, ins.n - 1)
-    assert [cell.col for cell in traced.sources["a"]] == list(range(ins.stored_k))
-    assert traced.memory == (f"b[0..{ins.k - 1}][{ins.n - 1}]",)
-    assert d.formulas()["row"]
-    if ins.sparse:
-        assert fastmma.placement(ins, "metadata").layout.shape == (ins.m, ins.k // 4)
-        with pytest.raises(fastmma.FastmmaError, match="selector"):
-            fastmma.placement(ins, "metadata", selector=1)

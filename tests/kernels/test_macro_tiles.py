@@ -33,7 +33,9 @@ def test_macro_tiles_cover_a_product_once(shape: tuple[int, int], threads: int) 
     np.testing.assert_array_equal(times, 1)
     assert len(memory) <= threads
     done = [macro_tile for each in memory.values() for macro_tile in each]
-    assert len(done) == macro_tiles.panels * -(-shape[0] // macro_tiles.height)
+    whole = macro_tiles.panels * -(-shape[0] // macro_tiles.height)
+    assert whole <= len(done) <= whole + 3 * macro_tiles.cut_again
+    assert all(macro_tile.row % 4 == 0 for macro_tile in done)
 
 
 def test_more_threads_get_more_pieces() -> None:
@@ -41,6 +43,7 @@ def test_more_threads_get_more_pieces() -> None:
     assert cut(4096, 64, (4, 64), 4, 4096, 4).height == 256
     assert cut(4096, 64 * 16, (4, 64), 4, 4096, 4).height == 4096
     assert cut(40, 64, (4, 64), 8, 4096, 4).height == 20  # a macro tile has some blocks for its panel of B
+    assert [cut(rows, 64 * 16, (4, 64), threads, 4096, 4).cut_again for rows, threads in ((4096, 4), (4096, 1), (1020, 4))] == [8, 0, 0]
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -46,6 +46,10 @@ FACTS: tuple[tuple[list[list[float]], list[list[float]], float | None], ...] = (
     # c = 2**-23 has the exponent -14 in f16, so that 2**-40 is lost and 2**-25 leaves a tie
     ([[2.0**-12, 2.0**-20], [2.0**-12, 2.0**-19]], [[2.0**-13, 2.0**-20]], 2.0**-23),
     ([[2.0**-24, 0.0]], [[2.0**-24, 1.0]], 2.0**-148),
+    # one and half a last place of f16, of which a product far below makes more: the highest of the 8 bits that an int32 sum loses
+    ([[1.0, 2.0**-6, last] for last in (2.0**-7, 2.0**-8, 2.0**-9)], [[1.0, 2.0**-5, 2.0**-9]], None),
+    # two and half a last place of f16, of which a product makes more that float32 cannot hold beside them
+    ([[1.0, 1.0, 2.0**-5, last] for last in (2.0**-11, 2.0**-12, 2.0**-13)], [[1.0, 1.0, 2.0**-5, 2.0**-12]], None),
     # toward zero; zeros do not align
     ([[1, 2.0**-13, 2.0**-13, 0], [1, -(2.0**-13), -(2.0**-13), 0], [-1, 2.0**-13, 0, -0.0]], [[1, 2.0**-13, 2.0**-13, 65504]], None),
     ([[0, 2.0**-13, 0, 0], [65504, 0, 2.0**-13, 0], [-0.0, 0, -0.0, 0]], [[0, 2.0**-13, 2.0**-13, 65504]], -0.0),
@@ -94,7 +98,7 @@ def test_sums_of_the_largest_numbers(operation: Operation) -> None:
 def test_only_specials_are_left_to_portable_kernels(kernel: Kernel) -> None:
     """Of operands of moderate exponents nothing; an infinity or a NaN costs its row, its column or its product."""
     taken = [operation for operation in operations("fused") if kernel.takes(operation, operation.instruction.k)]
-    assert len(taken) > 20
+    assert len(taken) > 10
     for operation in taken:
         ins, rng = operation.instruction, np.random.default_rng(1)
         shapes = {"a": (9, 6, ins.k), "b": (9, ins.k, 11), "c": (9, 6, 11)}
@@ -127,7 +131,7 @@ rng, counts, kinds = np.random.default_rng(0), Counter(), {}
 for operation in operations("fused"):
     if IN_LANES[0].takes(operation, operation.instruction.k):
         ins = operation.instruction
-        kinds[ins.formats.a.bits, ins.dtype] = operation
+        kinds[max(ins.formats.a.bits, 8), ins.dtype] = operation
 for operation in kinds.values():
     for shape in ((1, 9, 37, 70), (2, 1, 130, 16)):
         check_kernels(rng, operation, shape, counts, kernels=IN_LANES)

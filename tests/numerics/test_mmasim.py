@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fastmma
-from fastmma import Instruction, mma, tcgen05
+from fastmma import Instruction, gemm, mma, tcgen05
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -148,6 +148,7 @@ def test_equal_bits(arch: str, form: str, name: str) -> None:
 CDNA = {"CDNA1": "gfx908", "CDNA2": "gfx90a", "CDNA3": "gfx942"}
 CDNA_FORMS = [(arch, name) for arch, names in amd.sim.isa_mfma.arch_mfma_suffix.items() for name in names]
 CDNA_KINDS = (*KINDS, "wide")
+DEEPEST = 4096  # k of a product
 
 
 def modelled(arch: str, name: str) -> tuple[Instruction, Any]:
@@ -194,3 +195,27 @@ def test_equal_bits_of_cdna(arch: str, name: str) -> None:
 
 def test_there_are_64_forms_of_cdna() -> None:
     assert len(CDNA_FORMS) == 64
+
+
+@pytest.mark.best_kernels
+@pytest.mark.parametrize(("arch", "name"), CDNA_FORMS)
+def test_equal_bits_of_products_of_cdna(arch: str, name: str) -> None:
+    """gemm, and MMA-Sim's model called once for each k of its instruction."""
+    ins, model = modelled(arch, name)
+    rng = np.random.default_rng(1000 + CDNA_FORMS.index((arch, name)))
+    for kind, k in (("near", DEEPEST), ("wide", 16 * ins.k), ("cancelling", 7 * ins.k)):
+        a, b, c = drawn_for(ins, kind, rng, k)
+        given = (each.view(fmt.dtype) for each, fmt in zip((a, b, c), ins.formats, strict=False))
+        got = gemm(*given, instruction=ins, target=CDNA[arch])
+        for first in range(0, k, ins.k):
+            part = slice(first, first + ins.k)
+            want = model(
+                tensor(a[:, part], ins.atype, model.a_type),
+                tensor(b[part].T.copy(), ins.btype, model.b_type).T,
+                tensor(c, ins.ctype, model.c_type),
+            )
+            c = want.contiguous().numpy().view(ins.formats.c.code_dtype)
+        expected = c.view(got.dtype)
+        alike = np.isnan(got) & (np.isnan(expected) | (ins.formats.a.bits == 8))
+        wrong = np.argwhere((got.view(c.dtype) != c) & ~alike)
+        assert len(wrong) == 0, (kind, k, len(wrong), wrong[0])

@@ -12,12 +12,12 @@ import pytest
 from numpy.typing import NDArray
 from reference import sparsity as facts
 from reference.cases import cases
+from reference.operands import elements_of, matrices, multiplied
 from reference.products import bits
-from reference.sparse_operands import METADATA, SPARSE, elements, random_words
+from reference.sparse_operands import METADATA, SPARSE, random_words
 
 import fastmma
 from fastmma import FORMATS, InstructionError, OperandError, OperandTypeError, sparse
-from fastmma.isa.codes import from_codes, to_codes
 from fastmma.isa.sparsity import selectors
 
 WARP = [ins for ins in SPARSE if ins.op == "mma" and not ins.scale_vec_size]
@@ -133,17 +133,6 @@ def test_recorded_registers(hw_vectors: Path) -> None:
     assert registers == 74_752
 
 
-def tile(ins: fastmma.Instruction, seed: int) -> dict[str, NDArray[Any]]:
-    rng = np.random.default_rng(seed)
-    name = facts.pattern(ins)
-    return {
-        "a": elements(rng, ins.atype, (ins.m, ins.k // 2)),
-        "b": elements(rng, ins.btype, (ins.k, ins.n)),
-        "c": rng.normal(size=(ins.m, ins.n)).astype(FORMATS[ins.ctype].dtype),
-        "metadata": random_words(rng, name, (ins.m, ins.k // facts.GRANULARITIES[name].chunk), ordered=ins.ordered_metadata),
-    }
-
-
 def selected(ins: fastmma.Instruction, metadata: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """(rows, k): which places of A are stored."""
     name = facts.pattern(ins)
@@ -159,15 +148,13 @@ FLOATS = [ins for ins in METADATA if FORMATS[ins.btype].specials in ("ieee", "na
 def test_b_does_not_matter_where_a_is_zero(backend: str, index: int, ins: fastmma.Instruction) -> None:
     """NaNs and infinities in B, in the positions that one row of A does not select: that row's results are as without them."""
     target = ins.targets[index % len(ins.targets)]
-    given = tile(ins, index)
-    plain = fastmma.mma(ins, **given, target=target)
-    fmt = FORMATS[ins.btype]
+    given = matrices(ins, index)
+    plain = multiplied(ins, given, target)
     for row in (3,) if backend == "reference" else (0, ins.m - 1):
-        codes = to_codes(given["b"], fmt).copy()
-        codes[~selected(ins, given["metadata"])[row]] = (1 << fmt.bits - 1) - 1
-        spoilt = {**given, "b": from_codes(codes, fmt)}
-        result = fastmma.mma(ins, **spoilt, target=target, backend=backend)
-        np.testing.assert_array_equal(bits(result[row]), bits(plain[row]))
+        spoilt = {**given, "b": given["b"].copy()}
+        spoilt["b"][~selected(ins, given["metadata"])[row]] = (1 << FORMATS[ins.btype].bits - 1) - 1
+        result = fastmma.mma(ins, **elements_of(ins, spoilt), target=target, backend=backend)
+        np.testing.assert_array_equal(bits(result[row]), plain[row])
         others = (selected(ins, given["metadata"]) != selected(ins, given["metadata"])[row]).any(axis=1)
         assert np.isnan(result[others].astype(np.float64)).all()
 

@@ -6,41 +6,22 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from reference import scales as facts
-from reference import sparsity
 from reference.cases import cases
+from reference.operands import matrices, multiplied
 
 import fastmma
-from fastmma import FORMATS, InstructionError, OperandError, OperandTypeError, sparse, warp
-from fastmma.isa.codes import from_codes
-from fastmma.isa.scales import scale_selectors
+from fastmma import InstructionError, OperandError, OperandTypeError, sparse, warp
 from fastmma.operands import scales
 
 SCALED = [ins for ins in fastmma.instructions(op="mma") if isinstance(ins, fastmma.Instruction) and ins.scale_vec_size]
 FORMS = list({(ins.scale_vec_size, ins.stype, bool(ins.sparse)): ins for ins in SCALED}.values())
-DTYPES = {"ue8m0": ml_dtypes.float8_e8m0fnu, "ue4m3": ml_dtypes.float8_e4m3fn}
 
 
 def selections(ins: fastmma.Instruction, operand: str) -> list[tuple[int, int]]:
     return list(itertools.product(facts.BYTE_IDS[ins.scale_vec_size], facts.THREAD_IDS[operand]))
-
-
-def test_all_forms_are_there() -> None:
-    assert sorted({(ins.scale_vec_size, ins.stype, ins.kind) for ins in SCALED}) == [
-        (1, "ue8m0", "mxf8f6f4"),
-        (2, "ue8m0", "mxf4"),
-        (2, "ue8m0", "mxf4nvf4"),
-        (4, "ue4m3", "mxf4nvf4"),
-        (4, "ue8m0", "mxf4nvf4"),
-    ]
-    for ins in SCALED:
-        for operand in "ab":
-            found = scale_selectors(ins, operand)
-            assert (found.byte_id, found.thread_id) == (facts.BYTE_IDS[ins.scale_vec_size], facts.THREAD_IDS[operand])
 
 
 @pytest.mark.parametrize("operand", ["a", "b"])
@@ -106,50 +87,16 @@ def test_errors(call: Callable[[], object], error: type[Exception], says: str) -
         call()
 
 
-def operand_codes(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Any codes but those of infinities and NaNs."""
-    fmt = FORMATS[name]
-    codes = rng.integers(0, 1 << fmt.bits, shape).astype(np.uint8)
-    finite = np.isfinite(fastmma.decode(codes, fmt).astype(np.float32))
-    return np.where(finite, codes, np.uint8(1))
-
-
 @cases(("index", "ins"), list(enumerate(SCALED)))
 def test_both_levels_agree(index: int, ins: fastmma.Instruction) -> None:
-    rng = np.random.default_rng(index)
+    given = matrices(ins, index)
     target = ins.targets[index % len(ins.targets)]
-    a, b = operand_codes(rng, ins.atype, (ins.m, ins.stored_k)), operand_codes(rng, ins.btype, (ins.k, ins.n))
-    c = rng.normal(size=(ins.m, ins.n)).astype(np.float32)
-    low, top = (120, 135) if ins.stype == "ue8m0" else (0x20, 0x50)
-    scale_a = rng.integers(low, top, (ins.m, ins.scale_vec_size), dtype=np.uint8)
-    scale_b = rng.integers(low, top, (ins.n, ins.scale_vec_size), dtype=np.uint8)
-    ids = {
-        f"{name}_{operand}": value
-        for operand in "ab"
-        for name, value in zip(("byte_id", "thread_id"), selections(ins, operand)[index % len(selections(ins, operand))], strict=True)
-    }
-    registers = {
-        name: scales.pack_scales(ins, given, name[-1], ids[f"byte_id_{name[-1]}"], ids[f"thread_id_{name[-1]}"])
-        for name, given in (("scale_a", scale_a), ("scale_b", scale_b))
-    }
-    metadata: dict[str, Any] = {}
-    packed: dict[str, Any] = {}
+    held: dict[str, Any] = {name: fastmma.scatter(given[name], ins.operands[name], kind=ins.kind) for name in "abc"}
+    for name, lines in (("a", given["scale_a"]), ("b", given["scale_b"].T)):
+        chosen = selections(ins, name)[index % len(selections(ins, name))]
+        held[f"scale_{name}"] = scales.pack_scales(ins, lines, name, *chosen)
+        held |= {f"byte_id_{name}": chosen[0], f"thread_id_{name}": chosen[1]}
     if ins.sparse:
-        name = sparsity.pattern(ins)
-        chunks = ins.k // sparsity.GRANULARITIES[name].chunk
-        metadata["metadata"] = rng.choice(np.array(sparsity.words(name, ordered=True)), (ins.m, chunks))
-        packed["metadata"] = sparse.pack_metadata(ins, metadata["metadata"])
-    expected = fastmma.mma(
-        ins,
-        from_codes(a, ins.atype),
-        from_codes(b, ins.btype),
-        c,
-        target=target,
-        scale_a=scale_a.view(DTYPES[ins.stype]),
-        scale_b=np.ascontiguousarray(scale_b.T).view(DTYPES[ins.stype]),
-        **metadata,
-    )
-    operands = ins.operands
-    held = (fastmma.scatter(codes, operands[name], kind=ins.kind) for name, codes in (("a", a), ("b", b), ("c", c.view(np.uint32))))
-    d = warp.mma(ins, *held, target=target, **registers, **ids, **packed)
-    np.testing.assert_array_equal(fastmma.gather(d, operands["d"]), expected.view(np.uint32))
+        held["metadata"] = sparse.pack_metadata(ins, given["metadata"])
+    d = warp.mma(ins, **held, target=target)
+    np.testing.assert_array_equal(fastmma.gather(d, ins.operands["d"]), multiplied(ins, given, target))

@@ -62,6 +62,8 @@ def test_scales_have_no_cells_of_their_own() -> None:
     ins = tcgen05.instruction("mxf4", "f32", "e2m1", "e2m1")
     with pytest.raises(OperandError, match="there is no operand 'scale_a' in registers; there are a, c, d"):
         fastmma.placement(ins, "scale_a")
+    with pytest.raises(OperandError, match="b is read from shared memory"):
+        fastmma.placement(ins, "b")
     found = fastmma.trace(ins, 70, 9)
     assert (found.d.lane, found.d.register) == (70, 9)
     assert found.memory == ("b[0..63][9]", "scale_a[70][0..1]", "scale_b[0..1][9]")

@@ -107,7 +107,7 @@ def test_unaligned_products_begin_with_what_is_left_over(name: str, depth: int) 
     a, b = (rng.standard_normal(shape).astype(FORMATS[name].dtype) for shape in ((37, depth), (depth, 7)))
     plan = gemm_plan(a, b, target="sm_100a")
     assert plan.first_tile == 32
-    assert "ascending by 16, D fed back as C, what is left over of tiles of 32 k first" in str(plan)
+    assert "ascending by 16, D fed back as C, the remainder after tiles of 32 k first" in str(plan)
     assert gemm(a, b, target="sm_100a").tobytes() == with_left_over_first(a, b, 32, "sm_100a").tobytes()
     assert fastmma.matmul(np.stack([a, -a]), b, target="sm_103a")[0].tobytes() == with_left_over_first(a, b, 32, "sm_103a").tobytes()
     for tile in (16, 64, 128):

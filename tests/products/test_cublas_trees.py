@@ -98,10 +98,10 @@ def test_what_nothing_predicts() -> None:
     assert TREES.predict(Product("bf16", "nt", 16, 64, 64, "bf16"), 2, biased=True) is None
 
 
-@pytest.mark.parametrize(("gpu", "recorded", "known"), [("H200", 30, 700), ("H100", 5, 100)])
+@pytest.mark.parametrize(("gpu", "recorded", "known"), [("H200", 10, 230), ("H100", 1, 30)])
 def test_products_that_ran_later(gpu: str, recorded: int, known: int) -> None:
-    """Where an order is said to be known, every bit is right; where it is predicted, most are."""
-    found = Counter(fresh_products.judged(fresh, codes, gpu) for fresh, codes in fresh_products.recorded(gpu))
+    """Where an order is said to be known, every bit is right; where it is predicted, most are: a third of what was recorded."""
+    found = Counter(fresh_products.judged(fresh, codes, gpu) for fresh, codes in list(fresh_products.recorded(gpu))[::3])
     assert found["recorded", "wrong"] == found["fitted", "wrong"] == 0
     assert found["recorded", "right"] > recorded
     assert found["fitted", "right"] > known

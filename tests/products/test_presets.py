@@ -216,7 +216,7 @@ def test_presets_refuse_what_they_do_not_know() -> None:
     opcode = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"
     with pytest.raises(fastmma.OperandError, match=r"f16, bf16 by wgmma on sm_90a.*not for mma\.sync\.aligned\.m16n8k8"):
         fastmma.gemm(f16, f16.T, instruction=opcode, preset="cublas")
-    with pytest.raises(fastmma.OperandError, match="not known with c"):
+    with pytest.raises(fastmma.OperandError, match="does not say how c"):
         fastmma.gemm(E4M3, E4M3.T, np.ones((4, 4), np.float32), preset="cublas")
     assert all(row.source and row.split_unit for rows in GEMM_PRESETS.values() for row in rows)
 

@@ -8,7 +8,6 @@ from functools import reduce
 from itertools import pairwise
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from reference.ieee import fused, plus
@@ -79,23 +78,6 @@ def test_the_plan_prints_is_passed_back_and_followed_by_every_call() -> None:
 
 def sum_of_parts(row: Any, column: Any, starts: tuple[int, ...]) -> float:
     return reduce(plus, (chain(row[start:stop], column[start:stop]) for start, stop in pairwise((*starts, len(row)))))
-
-
-def test_batches_strides_and_epilogues() -> None:
-    a, b = drawn(2, 3, 70, 5).swapaxes(-1, -2), drawn(3, 70, 19)[..., ::-1]
-    c, bias = drawn(2, 3, 5, 19), drawn(19)
-    found = fastmma.matmul(a, b, c=c, instruction=OPCODE)
-    for place in ((0, 0, 0, 0), (1, 2, 4, 18)):
-        i, j, m, n = place
-        assert float(found[place]) == chain(a[i, j, m], b[j, :, n], c[place])
-    ends = {"alpha": 0.3, "beta": 2.0, "bias": bias, "activation": "relu", "out_dtype": ml_dtypes.bfloat16}
-    whole = fastmma.matmul(a, b, c=c, instruction=OPCODE, **ends)
-    assert whole.tobytes() == fastmma.matmul(a, b, c=c, instruction=OPCODE, backend="reference", **ends).tobytes()
-    sums = fastmma.matmul(a, b, instruction=OPCODE)
-    i, j, m, n = 1, 0, 3, 7
-    x = fused(float(np.float32(0.3)), float(sums[i, j, m, n]), float(bias[n]))
-    x = fused(2.0, float(c[i, j, m, n]), x)
-    assert whole[i, j, m, n] == np.float32(max(x, 0.0)).astype(ml_dtypes.bfloat16)
 
 
 def test_an_element_is_explained_and_a_result_identified() -> None:

@@ -1,8 +1,9 @@
-"""Calls of small products that come again: kept forms have the bits of the exact reference, and the errors of the first call."""
+"""Small products that come again, and prepared ones: kept forms have the bits of the exact reference, and the errors of the first call."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -11,7 +12,8 @@ import pytest
 from reference.paths import taking
 
 import fastmma
-from fastmma import OperandError
+from fastmma import OperandError, OperandTypeError
+from fastmma.products.bound import Arguments, bind
 from fastmma.products.prepared import Prepared
 
 pytestmark = pytest.mark.best_kernels
@@ -32,12 +34,15 @@ OPTIONS: list[dict[str, Any]] = [
     CUBLAS | {"out_dtype": "f16", "bias": "f16"},
     {"out_dtype": "bf16", "bias": "bf16", "activation": "relu"},
     {"out_dtype": "f32", "bias": "f32", "alpha": -0.0},
+    {"target": "sm_80", "c": "f32", "split_k": 3},
+    {"promote_every": 16, "c": "f32"},
+    {"accumulator": "f16", "out_dtype": "f32", "split_k": 2, "bias": "f32", "activation": "relu"},
 ]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_product_that_comes_again_has_the_bits_of_the_first(options: dict[str, Any]) -> None:
-    """Numbers of all kinds, out of the fast kernels' reach too; as prepared, on several threads at once."""
+    """Numbers of all kinds, out of the fast kernels' reach too; as prepared, in place, in stacks, and on several threads at once."""
     dtypes = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
     options = options | {name: ADDENDS[name].astype(dtypes[options[name]]) for name in ("c", "bias") if name in options}
     given = {name: options[name] for name in ("c", "alpha", "beta", "bias") if name in options}
@@ -52,6 +57,13 @@ def test_a_product_that_comes_again_has_the_bits_of_the_first(options: dict[str,
                 assert fastmma.matmul(a, b, **options).tobytes() == wanted
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(lambda case: product(*case[:2], **given).tobytes() == case[2], cases * 8))
+    a, b, wanted = cases[0]
+    out = np.empty_like(product(a, b, **given))
+    assert product(a, b, out=out, **given) is out
+    assert out.tobytes() == wanted
+    twice = given | ({"c": np.stack([given["c"]] * 2)} if "c" in given else {})
+    assert product(np.stack([a, a]), np.stack([b, b]), **twice).tobytes() == wanted * 2
+    assert str(product.plan).startswith("f16 x f16")
 
 
 def test_forms_are_kept_when_they_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,3 +109,67 @@ def test_bytes_that_come_again(a_dtype: type, b_dtype: type) -> None:
                 if start is not None:
                     onto = c.copy()
                     assert np.array_equal(fastmma.gemm(left, right, onto, target="sm_80", threads=1, out=onto), exact)
+
+
+A, B = (RNG.standard_normal(shape).astype(np.float16) for shape in ((24, 200), (200, 40)))
+C, BIAS = RNG.standard_normal((24, 40)).astype(np.float32), RNG.standard_normal(40).astype(np.float32)
+
+
+def test_operands_of_any_strides_and_of_other_sizes() -> None:
+    product = fastmma.prepare("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "sm_80")
+    for a, b in ((A, B), (A[::-1, ::2], B[::2]), (B.T, A.T), (A[:0], B), (A[:, :0], B[:0])):
+        assert product(a, b).tobytes() == fastmma.gemm(a, b, instruction=product.plan.instruction, target="sm_80").tobytes()
+    total = C.copy()
+    assert product(A, B, total, out=total) is total
+    assert total.tobytes() == product(A, B, C).tobytes()
+    again = fastmma.prepare(plan=product.plan, threads=1)
+    assert again(A, B, C).tobytes() == total.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: fastmma.prepare(), OperandError),
+        (lambda: fastmma.prepare("mma.m16n8k16.f32.f16", instruction="mma.m16n8k16.f32.f16"), OperandError),
+        (lambda: fastmma.prepare("mma.sp.m16n8k32.f32.f16", "sm_80"), OperandError),
+        (lambda: fastmma.prepare(A, B)(A, B.T), OperandError),
+        (lambda: fastmma.prepare(A, B)(A, B[None]), OperandError),
+        (lambda: fastmma.prepare(A, B)(A, B, C[:3]), OperandError),
+        (lambda: fastmma.prepare(A, B)(A, B, bias=BIAS), OperandError),
+        (lambda: fastmma.prepare(A, B)(A.astype(ml_dtypes.bfloat16), B), OperandTypeError),
+        (lambda: fastmma.prepare(A, B, threads=0), OperandError),
+        (lambda: fastmma.prepare(A, B)(A, B, out=np.empty((24, 40), np.float16)), OperandTypeError),
+    ],
+)
+def test_what_a_prepared_product_refuses(call: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        call()
+
+
+PARTS = (
+    {"split_k": 1},
+    {"split_k": 3, "join": "pairwise"},
+    {"split_k": 7, "join": "pairwise from the end", "split_unit": 2},
+    {"split_k": 66, "dealt": 4},
+    {"split_k": 5, "leaves_out": True},
+)
+
+
+@pytest.mark.parametrize("given", PARTS, ids=str)
+def test_parts_of_k_that_come_again(given: dict[str, Any]) -> None:
+    """Chains of fma for parts of k, joined in every order: stacks, both orders, edges of tiles, c, an epilogue, and NaNs."""
+    rng = np.random.default_rng(7)
+    plain = fastmma.GemmPlan("H200", "fma.rn.f32", **given)
+    bits = rng.integers(0, 1 << 32, (2, 9, 37), np.uint32).view(np.float32)
+    for a, b in ((rng.standard_normal((2, 9, 37)), rng.standard_normal((2, 37, 18))), (bits, bits.swapaxes(1, 2))):
+        left, right = a.astype(np.float32), np.asfortranarray(b.astype(np.float32))
+        c, bias = rng.standard_normal((2, 9, right.shape[2])).astype(np.float32), rng.standard_normal(right.shape[2]).astype(np.float32)
+        ends = replace(plain, epilogue=("alpha", "bias", "relu", "round"), out="bf16")
+        for plan, start, more in ((plain, None, {}), (plain, c, {}), (ends, None, {"alpha": 0.3, "bias": bias})):
+            product = fastmma.prepare(plan=plan, threads=1)
+            found = product(left, right, start, **more)
+            assert product.fixed(bind(Arguments("", left, right, start, more.get("bias"), more.get("alpha", 1.0)))) is not None
+            for index, each in enumerate(found):
+                first = None if start is None else start[index]
+                wanted = fastmma.gemm(left[index], right[index], first, plan=plan, backend="reference", **more)
+                assert each.tobytes() == wanted.tobytes()

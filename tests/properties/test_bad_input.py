@@ -194,9 +194,6 @@ def test_options(call: Callable[..., Any]) -> None:
     for bad in ("", "mma", "nonsense", 3, b"mma", ["mma"], object()):
         with pytest.raises(InstructionError):
             call(ins=bad)
-    for bad in (0, -1, 1.5, True, "4"):
-        with pytest.raises(OperandError, match="threads must be an integer"):
-            call(threads=bad)
 
 
 @pytest.mark.parametrize("name", ["split_k", "promote_every"])

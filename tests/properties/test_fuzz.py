@@ -250,7 +250,3 @@ def test_metadata_and_scales(seed: int) -> None:
                 arguments["metadata"] = rng.integers(3, 16, arguments[name].shape)
         changed = spoilt(rng, arguments)
         attempt(lambda call=call, changed=changed: call(**changed))  # type: ignore[misc]
-
-
-def test_ten_thousand() -> None:
-    assert len(SEEDS) * (OPCODES + REGISTERS + MATRICES + PRODUCTS + MOVES + DESCRIPTORS) >= 10_000

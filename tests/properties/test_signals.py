@@ -17,7 +17,7 @@ from reference.children import python
 from reference.paths import taking
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 60 * float(os.environ.get("FASTMMA_FUZZ_MINUTES") or 0) or 2
+SECONDS = 60 * float(os.environ.get("FASTMMA_FUZZ_MINUTES") or 0) or 1
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="timers are those of POSIX")
 
 

@@ -25,7 +25,7 @@ from fastmma.explanation.explorer.rules import formats, rule_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import multiplications
-from fastmma.isa.targets import TARGETS, target_of
+from fastmma.isa.targets import TARGETS
 from fastmma.numerics.reference import columns_of_stored, tile
 from fastmma.numerics.reference_steps import watching
 from fastmma.verification.inputs import INTEGER_PAIRS, PAIRS, codes
@@ -52,9 +52,9 @@ class Case(NamedTuple):
 
 
 def rows() -> list[tuple[Instruction, fastmma.Arithmetic]]:
-    """One instruction of NVIDIA for each row and kind of operands."""
+    """One instruction for each row and kind of operands."""
     found: dict[Any, tuple[Instruction, fastmma.Arithmetic]] = {}
-    for target in (each for each in TARGETS if target_of(each).vendor == "NVIDIA"):
+    for target in TARGETS:
         for ins in multiplications(target):
             try:
                 arithmetic = fastmma.arithmetic(ins, target, strict=False)

@@ -1,24 +1,38 @@
 """Pairs of plans whose bits are decided: rows of the numerics tables, and arithmetics of one's own; and what checks a decision.
 
-``python tests/reference/agreement.py [COUNT [SEED]]`` decides about all pairs of rows, and so many pairs of own arithmetics, and prints how
-many were equal, differ, or were not decided, and what was computed to contradict them.
+``python tests/reference/agreement.py [COUNT [SEED [PROCESSES [SECONDS]]]]`` decides about all pairs of rows, or of COUNT pairs of own
+arithmetics, and prints how many were equal, differ, or were not decided. What is said to be equal is computed by both plans: all inputs of
+short sums of tiny formats, 10 million of others, as far as the seconds allow.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
+import queue
 import sys
+import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import Pool
 from typing import Any, NamedTuple
 
 import numpy as np
 
+try:
+    from reference import wide_adder
+except ImportError:  # run as a program
+    import wide_adder  # type: ignore[import-not-found,no-redef]
+
 import fastmma
 from fastmma.agreement.build import Cell, form_of
-from fastmma.agreement.problem import problem_of
-from fastmma.agreement.search import Pair, search
+from fastmma.agreement.decide import all_rows, is_slow
+from fastmma.agreement.draw import draw
+from fastmma.agreement.problem import Problem, problem_of
+from fastmma.agreement.run import Operands, compute
+from fastmma.agreement.search import Pair, hints_of
 from fastmma.isa.table import multiplications
 from fastmma.isa.targets import TARGETS
 
@@ -36,6 +50,9 @@ OPCODES = (
 _WEIGHTS = {"align_bits": 4, "keep_bits": 2, "rounding": 2, "align_rounding": 3, "emax_floor": 3, "terms": 3, "group": 1}
 _WEIGHTS |= {"widened": 1, "interleave": 1, "split": 1, "c_joins": 1, "flush_inputs": 1, "flush_results": 1}
 _ROUNDINGS = ["rz", "rn", "ro", "rm"]
+MOST = 10_000_000  # inputs of plans that are said to be equal
+_FIRST, _FEW = 1 << 12, 1 << 12  # inputs that are computed first, and where exact integers alone compute
+_SIDE = 1 << 10  # rows and columns of a product
 
 
 class Decision(NamedTuple):
@@ -71,8 +88,13 @@ def row_pairs() -> Iterator[Decision]:
 
 def own_pairs(count: int, seed: int) -> Iterator[Decision]:
     """Draw pairs of arithmetics that differ in one or two numbers from each other, and in up to two from a GPU's."""
-    rng, found = np.random.default_rng(seed), 0
-    while found < count:
+    return (own_pair(seed, number) for number in range(count))
+
+
+def own_pair(seed: int, number: int) -> Decision:
+    """Draw a pair by its number."""
+    rng = np.random.default_rng([seed, number])
+    while True:
         opcode, target = OPCODES[rng.integers(len(OPCODES))]
         p = fastmma.arithmetic(opcode, target)
         for _ in range(rng.integers(0, 3)):
@@ -80,12 +102,11 @@ def own_pairs(count: int, seed: int) -> Iterator[Decision]:
         q = p
         for _ in range(rng.integers(1, 3)):
             q = _varied(q, opcode, rng)
-        k = (None, 2, 3, 8, 16, 40, 200)[rng.integers(7)]
+        k = (None, 1, 2, 3, 8, 16, 40, 200)[rng.integers(8)]
         try:
-            yield Decision(*(fastmma.GemmPlan(target, opcode, arithmetic=each) for each in (p, q)), k, bool(rng.random() < 0.3))
+            return Decision(*(fastmma.GemmPlan(target, opcode, arithmetic=each) for each in (p, q)), k, bool(rng.random() < 0.3))
         except fastmma.OperandError:  # numbers that do not go together
             continue
-        found += 1
 
 
 def _varied(arithmetic: fastmma.Arithmetic, opcode: str, rng: np.random.Generator) -> fastmma.Arithmetic:
@@ -112,21 +133,63 @@ def _varied(arithmetic: fastmma.Arithmetic, opcode: str, rng: np.random.Generato
     return replace(arithmetic, **{name: values[name]}, **joins)
 
 
-def contradicts(decision: Decision, verdict: fastmma.Verdict, elements: int) -> str:
-    """Compute operands by both plans; return what is wrong with a verdict, or nothing."""
+class Check(NamedTuple):
+    """What contradicts a verdict, if anything does, of how many inputs, and whether they are all that there are."""
+
+    wrong: str
+    inputs: int = 1
+    exhaustive: bool = False
+
+
+def check(decision: Decision, verdict: bool | None, inputs: int) -> Check:
+    """Compute what is said to be equal by both plans: all inputs where they are few, or so many."""
     p, q, k, c = decision
-    equal = verdict.as_written
-    if equal is False:
-        results = [fastmma.gemm(*verdict.witness, plan=plan, **verdict.others, backend="reference")[verdict.at] for plan in (p, q)]
+    if verdict is not True:
+        return Check("", 0)
+    depth, done = k or 3 * max(plan.operation.instruction.k for plan in (p, q)) + 8, 0
+    problem = problem_of(p, c)
+    every = all_rows(problem, depth)
+    if every is not None:
+        differ = _codes(p, problem, every) != _codes(q, problem, every)
+        return Check("plans that are said to be equal differ" if differ.any() else "", differ.size, exhaustive=True)
+    if not all(_is_fast(plan) for plan in (p, q)):
+        inputs = min(inputs, _FEW)
+    stored, cell = depth * p.operation.instruction.stored_k // p.operation.instruction.k, Cell(depth, ((0, depth),), c)
+    forms = form_of(p, cell), form_of(q, cell)
+    hints = hints_of(Pair(p, q, problem, forms, stored, whole=depth if problem.sparse else 0))._replace(size=min(math.isqrt(inputs), _SIDE))
+    rng = np.random.default_rng(7)
+    for turn in itertools.count():
+        operands = draw(problem, hints, rng, turn)
+        differ = _codes(p, problem, operands) != _codes(q, problem, operands)
+        done += differ.size
+        if differ.any() or done >= inputs:
+            return Check("plans that are said to be equal differ" if differ.any() else "", done)
+    raise AssertionError
+
+
+def _is_fast(plan: fastmma.GemmPlan) -> bool:
+    return not _rounds_down_or(plan) or wide_adder.holds(plan)
+
+
+def _rounds_down_or(plan: Any) -> bool:
+    """Tell whether the library computes a plan in exact integers alone."""
+    own = plan.operation.arithmetic
+    return own.method == "fused" and (is_slow(plan) or "rm" in (own.rounding, own.align_rounding))
+
+
+def _codes(plan: Any, problem: Problem, operands: Operands) -> Any:
+    if _rounds_down_or(plan) and wide_adder.holds(plan):
+        return wide_adder.multiply(plan, operands.a, operands.b, operands.others.get("c"))
+    return compute(plan, problem, operands)
+
+
+def contradicts(decision: Decision, verdict: fastmma.Verdict, inputs: int) -> str:
+    """Return what is wrong with a verdict, or nothing."""
+    if verdict.as_written is False:
+        given = {"backend": "reference", **verdict.others}
+        results = [fastmma.gemm(*verdict.witness, plan=plan, **given)[verdict.at] for plan in decision[:2]]
         return "" if results[0].tobytes() != results[1].tobytes() else "the witness does not differ"
-    if equal is None:
-        return ""
-    depth = k or 3 * max(plan.operation.instruction.k for plan in (p, q)) + 8
-    problem, cell = problem_of(p, c), Cell(depth, ((0, depth),), c)
-    stored = depth * p.operation.instruction.stored_k // p.operation.instruction.k
-    forms = tuple(form_of(plan, cell) for plan in (p, q))
-    found, _ = search(Pair(p, q, problem, forms, stored, whole=depth if problem.sparse else 0), elements, seed=7)
-    return "" if found is None else "plans that are said to be equal differ"
+    return check(decision, verdict.as_written, inputs).wrong
 
 
 def said(plan: fastmma.GemmPlan) -> str:
@@ -134,20 +197,61 @@ def said(plan: fastmma.GemmPlan) -> str:
     return f"{plan.instruction} on {plan.target}, {plan.operation.arithmetic.family}"
 
 
-def main(count: int = 3000, seed: int = 0) -> None:
-    """Decide about all pairs, and print what came of it."""
-    for name, pairs in (("rows of the tables", list(row_pairs())), ("own arithmetics", own_pairs(count, seed))):
-        counts: Counter[str] = Counter()
-        for decision in pairs:
-            verdict = fastmma.same_bits(decision.p, decision.q, k=decision.k, c=decision.c)
-            slow = any(plan.operation.arithmetic.c_joins == "sum" for plan in decision[:2])
-            wrong = contradicts(decision, verdict, 1 << 10 if slow else 1 << 16)
-            counts[str(verdict.as_written)] += 1
-            if wrong or verdict.as_written is None:
-                print(f"{wrong or 'not decided'}, {decision[2:]}: {said(decision.p)}; {said(decision.q)}", flush=True)
-            counts["wrong"] += bool(wrong)
-        print(name, dict(counts), flush=True)
+def _decided(decision: Decision) -> tuple[bool | None, str, float]:
+    begin = time.time()
+    verdict = fastmma.same_bits(decision.p, decision.q, k=decision.k, c=decision.c)
+    wrong = contradicts(decision, verdict, _FIRST)
+    if wrong or verdict.as_written is None:
+        print(f"{wrong or 'not decided'}, {decision[2:]}: {said(decision.p)}; {said(decision.q)}", flush=True)
+    return verdict.as_written, wrong, time.time() - begin
+
+
+def _first(seed: int, number: int) -> tuple[int, bool | None, str, float]:
+    return number, *_decided(own_pair(seed, number))
+
+
+def _second(seed: int, number: int) -> tuple[int, Check, float]:
+    begin = time.time()
+    return number, check(own_pair(seed, number), True, MOST), time.time() - begin
+
+
+def of_rows() -> None:
+    """Decide about all pairs of rows, and print what came of it."""
+    counts: Counter[str] = Counter()
+    for decision in row_pairs():
+        equal, wrong, _ = _decided(decision)
+        counts[str(equal)] += 1
+        counts["wrong"] += bool(wrong)
+    print("rows of the tables", dict(counts), flush=True)
+
+
+def main(count: int, seed: int = 0, processes: int = 1, seconds: float = threading.TIMEOUT_MAX) -> None:
+    """Decide about pairs of own arithmetics, check what is said to be equal, and print what came of it."""
+    end, counts, left = time.time() + seconds, Counter[str](), count
+    results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with Pool(processes) as pool:
+        for number in range(count):
+            pool.apply_async(_first, (seed, number), callback=results.put, error_callback=results.put)
+        while left and time.time() < end:
+            try:
+                number, *found = results.get(timeout=max(end - time.time(), 0))
+            except queue.Empty:
+                break
+            left -= 1
+            if isinstance(found[0], Check):
+                kind = "all inputs" if found[0].exhaustive else f"{MOST} inputs" if found[0].inputs >= MOST else "fewer inputs"
+                counts.update({kind: 1, "inputs": found[0].inputs, "wrong": bool(found[0].wrong)})
+            else:
+                counts.update({str(found[0]): 1, "wrong": bool(found[1])})
+                if found[0]:
+                    pool.apply_async(_second, (seed, number), callback=results.put, error_callback=results.put)
+                    left += 1
+            print(number, *found, flush=True)
+        print(f"{time.time() - end + seconds:.0f} s, {left} left, own arithmetics", dict(counts), flush=True)
 
 
 if __name__ == "__main__":
-    main(*(int(each) for each in sys.argv[1:]))
+    if len(sys.argv) > 1:
+        main(*(int(each) for each in sys.argv[1:]))
+    else:
+        of_rows()

@@ -112,7 +112,7 @@ class Page:
 
     def press(self, key: str) -> None:
         """Press a key by its name, such as Tab, Enter or ArrowDown."""
-        code = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}[key]
+        code = {"Tab": 9, "Enter": 13, "End": 35, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}[key]
         for kind in ("rawKeyDown", "keyUp"):
             self._send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 

@@ -18,7 +18,7 @@ from fastmma.products.cublas.look_up import Known
 from fastmma.products.cublas.plan_of import Call, follow
 from fastmma.products.cublas.rows import Product
 from fastmma.products.cublas.tables import nearest_table
-from fastmma.products.gemm_choice import Ends
+from fastmma.products.gemm_choice import EpilogueInputs
 
 _DTYPES: dict[int, Any] = {14: ml_dtypes.bfloat16, 2: np.float16, 0: np.float32, 28: ml_dtypes.float8_e4m3fn}
 _NAMES = {14: "bf16", 2: "f16", 0: "f32", 28: "e4m3"}
@@ -171,7 +171,7 @@ class FakeCublasLt:
         x, y = _matrix(a, asked.m, asked.k, dtype, asked.layout[0]), _matrix(b, asked.k, asked.n, dtype, asked.layout[1])
         choice = self._adds_by(self._answers[_value(algo)[0]])
         known = Known(choice, nearest_table("", ""), None)
-        plan = follow(known, Call(asked, Ends(bias=7 in about), None, bool(about.get(25)), "sm_90a"))
+        plan = follow(known, Call(asked, EpilogueInputs(bias=7 in about), None, bool(about.get(25)), "sm_90a"))
         added = {"bias": _read(about[8], asked.n, out)} if 7 in about else {}
         result = fastmma.gemm(x, y, plan=plan, **added)
         ctypes.memmove(d, np.ascontiguousarray(result).ctypes.data, result.nbytes)

@@ -13,6 +13,8 @@ from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
+from reference.ieee import rounded
+
 NAN = float("nan")
 INF = float("inf")
 
@@ -154,18 +156,7 @@ class Float:
 
     def round(self, numerator: int, denominator: int) -> float:
         """The number next to a fraction, whose denominator is positive; zero is positive if the fraction is zero."""
-        if numerator == 0:
-            return 0.0
-        size, sign = abs(numerator), 1 if numerator > 0 else -1
-        power = size.bit_length() - denominator.bit_length()
-        power -= size << max(-power, 0) < denominator << max(power, 0)
-        last = max(power, self.lowest) - self.mantissa
-        unit = denominator << max(last, 0)
-        count, rest = divmod(size << max(-last, 0), unit)
-        count += 2 * rest > unit or (2 * rest == unit and count % 2 == 1)
-        if count.bit_length() + last > self.highest + 1:
-            return sign * INF
-        return sign * math.ldexp(count, last)
+        return rounded(numerator, denominator, (self.mantissa, self.lowest, self.highest))
 
     def mul(self, a: float, b: float) -> float:
         if not (math.isfinite(a) and math.isfinite(b)) or 0 in (a, b):

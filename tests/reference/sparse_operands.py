@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastmma
-from fastmma import FORMATS
-from fastmma.isa.codes import decode, from_codes, to_codes
+from fastmma.isa.codes import decode, from_codes
 from fastmma.isa.formats import format_of
 from reference import sparsity as facts
 
@@ -32,15 +31,3 @@ def finite_values(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) 
 
 def random_words(rng: np.random.Generator, name: str, shape: tuple[int, ...], *, ordered: bool) -> NDArray[np.uint8]:
     return rng.choice(np.array(facts.words(name, ordered=ordered), np.uint8), shape)
-
-
-def elements(rng: np.random.Generator, name: str, shape: tuple[int, ...], *, special: bool = False) -> NDArray[Any]:
-    """Any elements, or at least a few infinities and NaNs where the format has them."""
-    fmt = FORMATS[name]
-    values = finite_values(rng, fmt.dtype, shape)
-    if special and fmt.kind == "float" and fmt.specials != "none":
-        codes = to_codes(values, fmt).copy()
-        top = (1 << fmt.bits - 1) - 1
-        codes[rng.random(shape) < 0.2] = top if fmt.specials != "ieee" else rng.choice([top, top >> fmt.mantissa_bits << fmt.mantissa_bits])
-        values = from_codes(codes, fmt)
-    return values

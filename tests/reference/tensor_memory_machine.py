@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 import fastmma
 from fastmma import FORMATS, tcgen05
-from fastmma.isa.codes import from_codes
-from reference import sparsity
 from reference import tensor_memory as facts
 from reference.descriptor import UNITS, byte_offset
+from reference.operands import matrices, multiplied
 
 D, A, E, SFA, SFB = 0, 260, 300, 320, 400  # columns of Tensor Memory where operands begin
 
@@ -52,18 +51,6 @@ INSTRUCTIONS = [
 ]
 
 
-def codes(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Codes of any finite numbers; f32, tf32 and s32 of moderate size."""
-    fmt = FORMATS[name]
-    if fmt.bits >= 19 and fmt.kind == "float":
-        return rng.normal(size=shape).astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000 if name == "tf32" else 0xFFFFFFFF)
-    drawn = rng.integers(0, 1 << min(fmt.bits, 20), shape).astype(fmt.code_dtype)
-    if fmt.kind == "float":
-        with np.errstate(invalid="ignore"):
-            drawn[~np.isfinite(fastmma.decode(drawn, fmt).astype(np.float64))] = 1
-    return drawn
-
-
 def bits_of(name: str) -> int:
     return 32 if name == "tf32" else FORMATS[name].bits
 
@@ -75,16 +62,7 @@ class Machine:
         self.ins, rng = ins, np.random.default_rng(seed)
         self.tmem = rng.integers(0, 1 << 32, (ins.cta_group, 128, 512), dtype=np.uint32)
         self.memory = rng.integers(0, 256, (ins.cta_group, 1 << 16), dtype=np.uint8)
-        a, b = (codes(rng, name, shape) for name, shape in ((ins.atype, (ins.m, ins.stored_k)), (ins.btype, (ins.k, ins.n))))
-        self.given: dict[str, NDArray[Any]] = {"a": a, "b": b, "c": codes(rng, ins.ctype, (ins.m, ins.n))}
-        if ins.sparse:
-            name = {"tf32": "1:2", "e2m1": "4:8" if ins.kind.startswith("mxf4") else "2:4"}.get(ins.atype, "2:4")
-            words = np.array(sparsity.words(name, ordered=True), np.uint8)
-            self.given["metadata"] = rng.choice(words, (ins.m, ins.k // sparsity.GRANULARITIES[name].chunk))
-        if ins.stype:
-            low, high = (120, 134) if ins.stype == "ue8m0" else (1, 0x7F)
-            self.given["scale_a"] = rng.integers(low, high, (ins.m, ins.scale_vec_size), dtype=np.uint8)
-            self.given["scale_b"] = rng.integers(low, high, (ins.scale_vec_size, ins.n), dtype=np.uint8)
+        self.given = matrices(ins, seed)
         self.end = 1024
 
     def put_bits(self, cta: int, lane: int, column: int, first: int, bits: int, value: int) -> None:
@@ -155,12 +133,7 @@ class Machine:
 
     def product(self, target: str = "sm_100a") -> NDArray[Any]:
         """Codes of D from the matrix level."""
-        ins, given = self.ins, self.given
-        a, b, c = (from_codes(given[name], fmt) for name, fmt in (("a", ins.atype), ("b", ins.btype), ("c", ins.ctype)))
-        extra: dict[str, Any] = {"metadata": given.get("metadata")}
-        if ins.stype:
-            extra |= {name: from_codes(given[name], ins.stype) for name in ("scale_a", "scale_b")}
-        return np.ascontiguousarray(fastmma.mma(ins, a, b, c, target=target, **extra)).view(FORMATS[ins.dtype].code_dtype)
+        return multiplied(self.ins, self.given, target)
 
     def expected(self, result: NDArray[Any], base: int = 0, kept: tuple[tuple[int, int], ...] = ()) -> NDArray[np.uint32]:
         after = self.tmem.copy()

@@ -203,8 +203,8 @@ def test_pictures_of_layers() -> None:
 
     found = records({"e4m3": [0.03, 0.04, 0.0], "nvfp4": [0.1, 0.1, 0.2]})
     figures = {name: figure for name, (_, draw) in PICTURES.items() for figure in draw(found)}
-    assert list(figures) == ["layers", "formats"]
-    heat, strips = (figure.axes[0] for figure in figures.values())
+    assert list(figures) == ["formats", "layers"]
+    strips, heat = (figure.axes[0] for figure in figures.values())
     assert [text.get_text() for text in heat.texts] == ["3.00 %", "10.0 %", "4.00 %", "10.0 %", "0", "20.0 %"]
     assert [label.get_text() for label in heat.get_yticklabels()] == ["layer.0", "layer.1", "layer.2"]
     assert [label.get_text() for label in strips.get_yticklabels()] == ["e4m3", "nvfp4"]
@@ -230,7 +230,8 @@ def test_the_command_on_a_folder(model: Path, tmp_path: Path, monkeypatch: pytes
     assert [record["layer"] for record in lines(out)[::2]] == ["layer.1.dense", "layer.10.dense", "pooler.dense"]
     assert {record["m"] for record in lines(out)} == {6}
     report = (out / "report.md").read_text()
-    assert report.startswith("# What formats cost the layers of a model\n\n```sh\nfastmma study --format e4m3 --format nvfp4")
+    assert report.startswith("# What formats cost the layers of a model\n\n3 layers of ")
+    assert report.index("loses least") < report.index("```sh\nfastmma study --format e4m3 --format nvfp4")
     assert f"activations from {tmp_path / 'x.npy'}" in report
     assert "--no-transposed --output" in report
     assert "lose" in capsys.readouterr().out

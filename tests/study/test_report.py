@@ -41,7 +41,10 @@ def test_presets(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     assert {record["case"] for record in records} == wanted
     assert all(record["left_out"] == 0 for record in records)
     report = (tmp_path / "report.md").read_text()
-    assert report.startswith(f"# {preset.question}\n\n```sh\nfastmma study --preset {name} --output {tmp_path}\n```\n")
+    told = study.answer(records)
+    assert report.startswith(f"# {preset.question}\n\n{' '.join(told)}\n\n```sh\nfastmma study --preset {name} --output {tmp_path}\n```\n")
+    assert len(told) > 1
+    assert said.startswith("\n".join(told))
     assert all(f"| {record['format']} | {record['target']}" in report for record in records)
     for file in ("report.md", "results.csv", "results.jsonl"):
         assert file in said
@@ -78,7 +81,8 @@ def test_pictures(pictured: Path) -> None:
     from fastmma.study.pictures import lines as pictures
 
     report = (pictured / "report.md").read_text()
-    for name in ("error_against_k", "accumulation_against_k", "sqnr", "ulp_histogram", "error_against_align_bits"):
+    assert report.index("![The answer](answer.png)") < report.index("```sh")
+    for name in ("answer", "error_against_k", "accumulation_against_k", "sqnr", "ulp_histogram", "error_against_align_bits"):
         for suffix, magic in ((".png", b"\x89PNG\r\n\x1a\n"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
             assert (pictured / f"{name}{suffix}").read_bytes().startswith(magic)
         assert f"({name}.png)" in report
@@ -87,7 +91,8 @@ def test_pictures(pictured: Path) -> None:
 
 def test_a_report_of_alignment_bits(pictured: Path) -> None:
     text = (pictured / "report.md").read_text()
-    assert "| e4m3 | sm_90a, align_bits=3, rounding=rn | 4 x 4 x 128 |" in text
+    assert "Products of 4 x 4 x 128;" in text
+    assert "| e4m3 | sm_90a, align_bits=3, rounding=rn |" in text
     assert "sm_90a (own)" in text
 
 

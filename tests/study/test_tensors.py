@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import replace
@@ -59,23 +58,6 @@ def test_safetensors_files(tmp_path: Path) -> None:
     for name, message in ((f"{file}::i", "elements of type U8"), (file, several), (f"{file}::x", "has no tensor 'x'")):
         with pytest.raises(fastmma.FastmmaError, match=message):
             study.read(name)
-
-
-def pointing(offsets: Any) -> bytes:
-    header = json.dumps({"t": {"dtype": "F32", "shape": [2, 2], "data_offsets": offsets}}).encode()
-    return len(header).to_bytes(8, "little") + header + bytes(16)
-
-
-DAMAGES = [b"", b"\x05", (1 << 62).to_bytes(8, "little"), (4).to_bytes(8, "little") + b"null", (2).to_bytes(8, "little") + b"{x"]
-DAMAGES += [(60).to_bytes(8, "little") + pointing([0, 999])[8:68]]
-DAMAGES += [pointing(offsets) for offsets in ([0, 999], [-4, 12], [8, 4], [0, 12], ["a", 4], [0, 16, 32], None)]
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_safetensors(damage: bytes, tmp_path: Path) -> None:
-    (tmp_path / "m.safetensors").write_bytes(damage)
-    with pytest.raises(fastmma.FastmmaError, match=r"is no readable \.safetensors file"):
-        study.read(tmp_path / "m.safetensors")
 
 
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

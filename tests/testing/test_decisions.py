@@ -82,3 +82,15 @@ def test_tensors_of_torch() -> None:
         tensor, array = adversarial((8, 16), dtype, seed=3), adversarial((8, 16), name, seed=3)
         assert tensor.dtype is dtype
         assert tensor.view(torch.uint8).numpy().tobytes() == array.tobytes()
+
+
+def test_faults_in_a_test_of_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    a, b = (torch.as_tensor(np.asarray(each, np.float32)).to(torch.bfloat16) for each in (A, B))
+
+    def test(multiply: Callable[[Any, Any], Any]) -> None:
+        torch.testing.assert_close(multiply(a, b), (a.double() @ b.double()).to(torch.bfloat16), rtol=0.02, atol=1)
+
+    found = unnoticed(test)
+    assert "one bit less" in found
+    assert not {"zeros", "transposed operand"} & set(found)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
+from html import escape
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 from fastmma.explanation.explorer.layouts import layouts
@@ -13,7 +16,7 @@ from fastmma.explanation.explorer.sums import sums
 from fastmma.host.figures.style import BAND, BITS, EDGE, INK, MARK, PAPER, RULE
 
 # in the order in which a browser reads them
-_SCRIPTS = ("layout.js", "grid.js", "layouts.js", "bars.js", "sums.js", "dom.js", "page.js")
+_SCRIPTS = ("choices.js", "layout.js", "grid.js", "layouts.js", "bars.js", "sums.js", "dom.js", "page.js")
 _SUM_SCRIPTS = ("bars.js", "adder.js", "element.js", "dom.js", "sum.js")
 
 
@@ -33,22 +36,30 @@ def _palette() -> str:
     return f":root {{ {' '.join(f'--{name}: {colour};' for name, colour in named.items())} }}"
 
 
-def _filled(name: str, scripts: tuple[str, ...], data: dict[str, str]) -> str:
-    """Put styles, data and scripts into a page."""
-    parts = {"palette": _palette(), "style": _read("style.css"), **data, "script": "\n".join(map(_read, scripts))}
+def _links(links: Mapping[str, str]) -> str:
+    """Write links, by their texts."""
+    return " ".join(f'<a href="{escape(address)}">{escape(text)}</a>' for text, address in links.items())
+
+
+def _filled(name: str, scripts: tuple[str, ...], data: dict[str, str], links: Mapping[str, str]) -> str:
+    """Put styles, links, data and scripts into a page."""
+    parts = {"palette": _palette(), "style": _read("style.css"), "links": _links(links), **data, "script": "\n".join(map(_read, scripts))}
     text = _read(name)
     for part, content in parts.items():
         text = text.replace(f"<!-- {part} -->", content)
     return text
 
 
-@cache  # the same each time
-def page() -> str:
-    """The explorer."""
-    return _filled("page.html", _SCRIPTS, {"layouts": _json(layouts()), "sums": _json(sums())})
-
-
 @cache
-def sum_page() -> str:
-    """The page of one sum on two GPUs."""
-    return _filled("sum.html", _SUM_SCRIPTS, {"known": _json({"kinds": kinds(), "formats": formats(), "gpus": gpus()})})
+def _layouts_and_sums() -> dict[str, str]:
+    return {"layouts": _json(layouts()), "sums": _json(sums())}
+
+
+def page(links: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The explorer, with links to other pages by their texts."""
+    return _filled("page.html", _SCRIPTS, _layouts_and_sums(), links)
+
+
+def sum_page(links: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The page of one sum on two GPUs, with links to other pages by their texts."""
+    return _filled("sum.html", _SUM_SCRIPTS, {"known": _json({"kinds": kinds(), "formats": formats(), "gpus": gpus()})}, links)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from fastmma.host.errors import TargetError
@@ -37,13 +38,15 @@ def rule_of(ins: Instruction, arithmetic: Arithmetic) -> dict[str, Any]:
 
 def formats() -> dict[str, dict[str, Any]]:
     """Return the formats that rules name."""
-    return {name: _format(fmt) for name, fmt in FORMATS.items() if not name.endswith("fnuz")}
+    return {name: _format(fmt) for name, fmt in FORMATS.items()}
 
 
 def _format(fmt: Format) -> dict[str, Any]:
     read = {name: getattr(fmt, name) for name in _READ}
     exponents = {"emin": fmt.emin, "emax": fmt.emax} if fmt.kind == "float" else {}
-    return {**read, **exponents, "infinite": fmt.infinity is not None, "nan": CANONICAL_NAN.get(fmt.name, 0)}
+    lone = fmt.signed and fmt.kind == "float" and not fmt.has_negative_zero
+    nan = fmt.nan if lone else CANONICAL_NAN.get(fmt.name, 0)
+    return {**read, **exponents, "infinite": fmt.infinity is not None, "nan_is_negative_zero": lone, "nan": nan}
 
 
 # one for each kind of tensor cores
@@ -78,7 +81,10 @@ KINDS = (
 )
 
 
-def usual_of(kind: Kind) -> dict[str, tuple[Instruction, Arithmetic]]:
+VENDORS = ("NVIDIA", "AMD")
+
+
+def usual_of(kind: Kind, vendors: Collection[str] = VENDORS[:1]) -> dict[str, tuple[Instruction, Arithmetic]]:
     """Return the instruction that libraries take for a kind of products, and what it computes, by target; targets without one are left out.
 
     Examples
@@ -88,7 +94,7 @@ def usual_of(kind: Kind) -> dict[str, tuple[Instruction, Arithmetic]]:
     """
     found = {}
     for row in ARCHITECTURES:
-        ins = usual_instruction(kind.fmt, kind.fmt, kind.sums, row.usual, stype=kind.scale) if row.vendor == "NVIDIA" else None
+        ins = usual_instruction(kind.fmt, kind.fmt, kind.sums, row.usual, stype=kind.scale) if row.vendor in vendors else None
         if ins is None:
             continue
         try:
@@ -104,7 +110,7 @@ def kinds() -> list[dict[str, Any]]:
     for kind in KINDS:
         rules: list[dict[str, Any]] = []
         targets = {}
-        for target, (ins, own) in usual_of(kind).items():
+        for target, (ins, own) in usual_of(kind, VENDORS).items():
             rule = {**rule_of(ins, own), "k": ins.k}
             if rule not in rules:
                 rules.append(rule)
@@ -122,6 +128,5 @@ def gpus() -> dict[str, str]:
     >>> gpus()["sm_90a"]
     'H100'
     """
-    return {
-        row.usual: next((name for name in _KNOWN_GPUS if name in row.gpus), row.usual) for row in ARCHITECTURES if row.vendor == "NVIDIA"
-    }
+    usual = {row.usual: row.gpus[0] if row.vendor == "AMD" and row.gpus else row.usual for row in ARCHITECTURES}
+    return usual | {row.usual: name for row in ARCHITECTURES for name in reversed(_KNOWN_GPUS) if name in row.gpus}

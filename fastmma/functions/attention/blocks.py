@@ -115,6 +115,21 @@ def count_parts(queries: int, keys: int, dimension: int, heads: int, processors:
     return next((parts for parts, found in efficiency.items() if found >= _EFFICIENT * best), 1)
 
 
+def cut_keys(keys: int, dimension: int, parts: int) -> tuple[int, ...]:
+    """Return where the parts begin into which flash attention's forward kernel divides the keys.
+
+    Examples
+    --------
+    >>> cut_keys(513, 64, 1), cut_keys(513, 64, 3)
+    ((0,), (0, 256, 512))
+    """
+    if parts == 1:
+        return (0,)
+    size = FLASH[round_dimension(dimension)].split_keys
+    blocks = math.ceil(keys / size)
+    return tuple(range(0, keys, math.ceil(blocks / parts) * size))
+
+
 def count_key_splits(keys: int, heads: int, sizes: Efficient) -> int:
     """Return how many blocks of threads of memory-efficient attention's backward kernel share the keys of a head.
 

@@ -192,7 +192,9 @@ def _read(
     kept = None if dropout is None else keep_by_places(dropout, heads, queries, keys)
     factor = np.float32(1) if dropout is None else drop_scale(dropout)
     added = read_bias("efficient_backward", bias, q, keys)
-    return Given(operands, gradient, flatten(logsumexp), delta, added, kept, factor, causal), sizes
+    logs = flatten(logsumexp)
+    logs = np.where(np.isneginf(logs), np.float32(np.inf), logs)  # queries that see no key have no weights
+    return Given(operands, gradient, logs, delta, added, kept, factor, causal), sizes
 
 
 def _weigh(given: Given, part: slice) -> tuple[Array, Floats]:

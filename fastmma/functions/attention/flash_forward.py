@@ -49,6 +49,7 @@ def flash(
     scale: float | None = None,
     dropout: Dropout | None = None,
     processors: int = PROCESSORS,
+    parts: int | None = None,
     threads: int | None = None,
 ) -> tuple[Array, Floats]:
     """Compute ``aten::_scaled_dot_product_flash_attention``: the output, and the logarithms of the sums of exponentials.
@@ -65,6 +66,8 @@ def flash(
     dropout : Dropout, optional
     processors : int
         Streaming multiprocessors of the GPU, by which the keys are divided.
+    parts : int, optional
+        Into how many the keys are divided; by default as the GPU divides them for so many heads. With dropout there is one.
     threads : int, optional
 
     Returns
@@ -90,15 +93,16 @@ def flash(
     if q.shape[2] == 1 and k.shape[1] < q.shape[1] and dropout is None:  # heads that share keys are queries of one head
         operands = operands._replace(q=flatten(q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])), k=flatten(k), v=flatten(v))
     offset = k.shape[2] - q.shape[2] if causal and q.shape[2] > 1 else None
-    out, logs = _attend(operands, offset, dropout, processors, thread_count(threads))
+    heads, queries, dimension = operands.q.shape
+    usual = 1 if dropout is not None else count_parts(queries, k.shape[2], dimension, heads, processors)
+    out, logs = _attend(operands, offset, dropout, parts or usual, thread_count(threads))
     return round_to(out, q.dtype).reshape(q.shape), logs.reshape(q.shape[:3])
 
 
-def _attend(operands: Heads, offset: int | None, dropout: Dropout | None, processors: int, threads: int) -> tuple[Floats, Floats]:
+def _attend(operands: Heads, offset: int | None, dropout: Dropout | None, parts: int, threads: int) -> tuple[Floats, Floats]:
     heads, queries, dimension = operands.q.shape
     keys = operands.k.shape[1]
     sizes = FLASH[round_dimension(dimension)]
-    parts = 1 if dropout is not None else count_parts(queries, keys, dimension, heads, processors)
     if parts == 1:
         kept = None if dropout is None else keep_by_warps(dropout, heads, queries, keys)
         columns = sizes.keys if dropout is None else sizes.kept_keys

@@ -19,6 +19,7 @@ INK, FAINT, EDGE, RULE, PAPER, BAND = "#1b1f24", "#a3a9b1", "#59636e", "#d8dce1"
 TITLE, TEXT, SMALL = 8.5, 7.5, 6.5  # points
 # told apart by those who see few colours, too: after Okabe and Ito, with a dark violet and ink for their yellow and black
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5e3c8f", INK)
+_PALEST = 70  # percent of white in a colour, and less
 MARK = "#cf222e"  # what a picture points at
 LESS, MORE = "#4b9cd3", "#e07b39"  # than the middle
 # of a one and of a zero among the bits of a number, and of those that are lost
@@ -62,11 +63,29 @@ _Draw = TypeVar("_Draw", bound=Callable[..., Any])
 
 
 class Look(NamedTuple):
-    """The look of one series: of 32, each differs from every other in colour or line, and from its neighbours in its marker."""
+    """The look of one series: its colour is no other's, and its marker differs from those of its neighbours."""
 
     color: str
     linestyle: Any
     marker: str
+
+
+def _paler(colour: str, percent: int) -> str:
+    """Mix a colour with so many percent of white."""
+    channels = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return "#" + "".join(f"{each + (255 - each) * percent // 100:02x}" for each in channels)
+
+
+def distinct_colours(count: int) -> list[str]:
+    """So many colours, none of them twice: those of `COLOURS`, then paler ones.
+
+    Examples
+    --------
+    >>> distinct_colours(10)[8:], len(set(distinct_colours(80)))
+    (['#59a3cc', '#e39659'], 80)
+    """
+    rounds = -(-count // len(COLOURS))
+    return [_paler(colour, _PALEST * number // rounds) for number in range(rounds) for colour in COLOURS][:count]
 
 
 def looks(names: Sequence[str]) -> dict[str, Look]:
@@ -74,13 +93,13 @@ def looks(names: Sequence[str]) -> dict[str, Look]:
 
     Examples
     --------
-    >>> len(set(looks([str(number) for number in range(32)]).values()))
+    >>> len({look.color for look in looks([str(number) for number in range(32)]).values()})
     32
     """
-    count = len(COLOURS)
+    every = list(dict.fromkeys(names))
     return {
-        name: Look(COLOURS[i % count], _DASHES[i // count % len(_DASHES)], _MARKERS[i % len(_MARKERS)])
-        for i, name in enumerate(dict.fromkeys(names))
+        name: Look(colour, _DASHES[i // len(COLOURS) % len(_DASHES)], _MARKERS[i % len(_MARKERS)])
+        for i, (name, colour) in enumerate(zip(every, distinct_colours(len(every)), strict=True))
     }
 
 

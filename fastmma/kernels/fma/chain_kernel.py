@@ -33,12 +33,15 @@ class FmaConfig:
         0: every product joins the sum itself. Else chains of so many k start at zero and are added to the sum; of two links, at -0.
     half : bool
         Whether the sum is rounded to f16 after `DEPTH` k.
+    joined : int
+        Chains that are added to one another before they are added to the sum.
     vector_bytes, rows, vectors : int
     """
 
     bits: int
     links: int
     half: bool
+    joined: int
     vector_bytes: int
     rows: int
     vectors: int
@@ -59,13 +62,13 @@ class FmaConfig:
         return np.dtype(f"f{self.bits // 8}")
 
 
-def config_on(tile: ChainTile, bits: int, links: int = 0, half: bool = False) -> FmaConfig:
+def config_on(tile: ChainTile, bits: int, links: int = 0, half: bool = False, joined: int = 1) -> FmaConfig:
     """A chain on the register tile of a CPU."""
     rows, vectors = tile.joined if links else tile.plain
-    return FmaConfig(bits, links, half, tile.vector_bytes, rows, vectors)
+    return FmaConfig(bits, links, half, joined, tile.vector_bytes, rows, vectors)
 
 
-class _TileEmitter(Emitter):
+class TileEmitter(Emitter):
     """Emission of a tile of sums."""
 
     def __init__(self, chain: FmaConfig, builder: ir.IRBuilder) -> None:
@@ -92,15 +95,23 @@ class _TileEmitter(Emitter):
             return totals
         return [self._linked(places[row], lines, sums) for row, sums in enumerate(totals)]
 
+    def _added(self, first: Vectors, second: Vectors) -> Vectors:
+        return [self.builder.fadd(x, y) for x, y in zip(first, second, strict=True)]
+
     def _linked(self, places: Vectors, lines: list[Vectors], sums: Vectors) -> Vectors:
         """A row of sums, to which chains of their own are added."""
         zero = self.constant(self.kind, -0.0 if self.chain.links == 2 else 0.0)
+        chains: list[Vectors] = []
         for first in range(0, DEPTH, self.chain.links):
             links = [zero] * self.chain.vectors
             for k in range(first, first + self.chain.links):
                 x = self.broadcast(self.kind, places[k])
                 links = [self.call("fma", x, y, link) for y, link in zip(lines[k], links, strict=True)]
-            sums = [self.builder.fadd(total, link) for total, link in zip(sums, links, strict=True)]
+            chains.append(links)
+        if self.chain.joined == 2:
+            chains = [self._added(*chains)]
+        for links in chains:
+            sums = self._added(sums, links)
         if not self.chain.half:
             return sums
         halves = vector(HALF, self.chain.lanes)
@@ -110,7 +121,7 @@ class _TileEmitter(Emitter):
 def _emit(chain: FmaConfig, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
     """Blocks of rows of A, [k][row] each, times panels of B, [k][column] each: added to sums, [panel][block][row][column]."""
     a, b, sums, blocks, fours, stride, panels, panel_b, panel_sums = arguments
-    tile = _TileEmitter(chain, builder)
+    tile = TileEmitter(chain, builder)
     row_bytes = chain.columns * tile.size
     totals = Variables(builder, [[tile.kind] * chain.vectors] * chain.rows)
     with for_range(builder, panels) as panel, for_range(builder, blocks) as block:

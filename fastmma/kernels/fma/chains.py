@@ -23,9 +23,9 @@ _MACRO_TILES_PER_THREAD = 2
 Write = Callable[[slice, slice, NDArray[Any]], None]
 
 
-def config_of(bits: int, links: int = 0, half: bool = False) -> FmaConfig:
+def config_of(bits: int, links: int = 0, half: bool = False, joined: int = 1) -> FmaConfig:
     """A chain on this CPU, which has vectors for it."""
-    return config_on(tile_of_cpu(CHAINS), bits, links, half)
+    return config_on(tile_of_cpu(CHAINS), bits, links, half, joined)
 
 
 def multiply(how: FmaConfig, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, threads: int, write: Write) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.fma.chain_kernel import DEPTH
+from fastmma.kernels.fma.chain_kernel import DEPTH, FmaConfig
 from fastmma.kernels.fma.chains import config_of, multiply
 from fastmma.kernels.fma.product import STEPS, ChainArguments, each_block, each_tile, product_of, tile
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
@@ -82,7 +82,12 @@ def tiles(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray
 
 
 def by_panels(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], threads: int) -> None:
-    """Write one product as `gemm` does, from packed panels.
+    """Write one product as `gemm` does, from packed panels."""
+    multiply_whole(config_of(32), a, b, c, out, threads)
+
+
+def multiply_whole(how: FmaConfig, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDArray[Any], threads: int) -> None:
+    """Write one product by any chains of f32, from packed panels.
 
     Products of +0 and -0 fill the last k up: they are -0, which leaves every sum as it is.
     """
@@ -97,4 +102,4 @@ def by_panels(a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None, out: NDA
         sums.view(np.uint32)[np.isnan(sums)] = NAN
         out[at_rows, at_columns] = sums
 
-    multiply(config_of(32), a, b, c, threads, write)
+    multiply(how, a, b, c, threads, write)

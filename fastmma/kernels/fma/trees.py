@@ -8,12 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
+from fastmma.kernels.fma.chains import config_of
+from fastmma.kernels.fma.f32 import multiply_whole
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
 from fastmma.kernels.macro_tiles import finish_empty
 from fastmma.kernels.matrices.accumulators import NAN
 
 _COLUMNS = 512  # at a time
 _ROWS = 8  # of a thread at a time
+_FRACTION = 20  # bits that a product of f16 elements has below its exponent; one of bf16 has fewer
+_LOWEST, _HIGHEST = -101, 125  # of the last bit of products, and of their exponents
 SMALLEST = np.float32(float.fromhex("0x1p-126"))
 
 
@@ -67,6 +71,24 @@ def _run(terms: int, x: Any, y: Any, c: Any, out: Any, first_row: int, last_row:
                     _add_four(x, y, i, k, start, total)
             for j in range(count):
                 out[i, start + j] = total[j]
+
+
+def reaches(x: NDArray[np.float32], y: NDArray[np.float32]) -> bool:
+    """Tell whether every product is exact, and no sum subnormal, of operands without subnormals.
+
+    Where all products are multiples of one number, so are their sums; c is normal, or as far below as it joins none of them.
+    """
+    fields = [each.view(np.uint32) >> np.uint32(23) & np.uint32(255) for each in (x, y)]
+    low = sum(int(field[field > 0].min(initial=255)) for field in fields)
+    high = sum(int(field.max(initial=0)) for field in fields)
+    return low - 2 * 127 - _FRACTION >= _LOWEST and high - 2 * 127 <= _HIGHEST
+
+
+def by_panels(
+    terms: int, x: NDArray[np.float32], y: NDArray[np.float32], c: NDArray[np.float32], out: NDArray[np.float32], threads: int
+) -> None:
+    """``out = x @ y + c`` as `multiply` has it, of operands that it `reaches`: pairs of products are chains of fma, as they are exact."""
+    multiply_whole(config_of(32, 2, joined=terms // 2), x, y, c, out, threads)
 
 
 def multiply(

@@ -128,7 +128,7 @@ def _hard_sigmoid(x: Value) -> Value:
 
 def _hardswish_backward(dy: Value, x: Value) -> Value:
     middle = dy * (x / 3.0 + 0.5)
-    return choose(x < -3.0, 0.0, choose(x <= 3.0, middle, dy))
+    return choose(x <= -3.0, 0.0, choose(x < 3.0, middle, dy))
 
 
 def log_sigmoid(x: Value) -> Value:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numba import typeof, types
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused.lanes import PanelConfig
-from fastmma.kernels.fused.macro_tile import Extent, Limits, Promoting, run_macro_tile
+from fastmma.kernels.fused.macro_tile import Extent, Limits, Promoting, WorkerMemory, run_macro_tile
 from fastmma.kernels.fused.micro_kernel import SLAB
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, PanelElementSpec, Panels, pack_rows
 from fastmma.kernels.fused.reach import (
@@ -33,6 +35,7 @@ from fastmma.kernels.fused.reach import (
 from fastmma.kernels.fused.sparse_kernel import SPARSE
 from fastmma.kernels.fused.sparse_rows import Selection, pack_stored_rows
 from fastmma.kernels.fused.worker_memory import addresses, ahead, memory_of_worker
+from fastmma.kernels.llvm.compilation import entry
 from fastmma.kernels.macro_tiles import FallbackMask, MacroTile, OfWorkers, cut
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
 from fastmma.kernels.matrices.memory import AlignedMemory
@@ -161,6 +164,25 @@ def _promoting(promotion: Promotion, columns: int) -> tuple[Promoting, NDArray[A
     return Promoting(promotion.every, rule, a.ctypes.data, b.ctypes.data, a.strides[0], b.strides[0]), b
 
 
+@lru_cache(1024)
+def _packer(how: PanelElementSpec, dtype: type, scaled: bool) -> Callable[..., None]:
+    """`pack_rows` for such arguments."""
+    given = how, NOWHERE, *[0] * 5, Panels(*[0] * 6), dtype, 0
+    return entry(pack_rows, *map(typeof, given), types.int32[:, ::1], typeof(_SCALES if scaled else None))
+
+
+@lru_cache(1024)
+def _runner(config: PanelConfig, how: PanelElementSpec, dtype: type, promoted: bool, scaled: bool) -> Callable[..., None]:
+    """`run_macro_tile` for such arguments."""
+    first = config.shape, 0, 0, Extent(*[0] * 5), Promoting(*[0] * 6) if promoted else None, Panels(*[0] * 6)
+    second = how, *[NOWHERE] * 3, Limits(*[0] * 7), WorkerMemory(*[0] * 10), dtype
+    marks = types.uint8[::1], types.uint8[::1]
+    return entry(run_macro_tile, *map(typeof, first), types.int32[::1], *map(typeof, second), *marks, typeof(_SCALES if scaled else None))
+
+
+_SCALES = BlockScales(NOWHERE, 0, 0, 0)  # stands for any
+
+
 def multiply(
     p: Fused,
     a: NDArray[Any],
@@ -189,9 +211,8 @@ def multiply(
     dtype = np.float32 if config.single else np.float64
 
     macro_tiles = cut(rows, columns, (config.rows, config.panel), threads, CHUNK_ROWS, MACRO_TILES_PER_THREAD)
-    padded_rows = -(-rows // config.rows) * config.rows
     slab_depth = _slab_depth(config, depth, promotion)
-    held_rows = padded_rows + ahead(config)
+    held_rows = -(-rows // config.rows) * config.rows + ahead(config)
     held = held_rows * -(-depth // slab_depth) * slab_depth
     beside = 0 if config.sparse else held
     storage = AlignedMemory(held * config.left_bytes, beside * 4, beside // min(config.terms, 8) * 4)
@@ -201,6 +222,8 @@ def multiply(
     how_a, how_b = _spec_of(p.a, config, False, depth, bytes_), _spec_of(p.b, config, True, depth, bytes_)
     place_a, place_b, place_out = matrix(a), matrix(b), matrix(out)
     place_c = NOWHERE if c is None else matrix(c)
+
+    pack_lines = _packer(how_a, dtype, scales_a is not None)
 
     def pack(start: int, stop: int, worker: int) -> None:
         scratch = AlignedMemory(3 * VECTOR_BYTES * (stop - start))
@@ -221,7 +244,7 @@ def multiply(
                 extremes,
             )
             return
-        pack_rows(how_a, place_a, start, stop, rows, depth, config.terms, packed, dtype, scratch.addresses[0], extremes, scales_a)
+        pack_lines(how_a, place_a, start, stop, rows, depth, config.terms, packed, dtype, scratch.addresses[0], extremes, scales_a)
 
     parallel_for(pack, held_rows, threads, PACK_ROWS)
     fallback = FallbackMask(macro_tiles)
@@ -235,13 +258,16 @@ def multiply(
     promoting, _scales = (None, None) if promotion is None else _promoting(promotion, macro_tiles.panels * config.panel)
     parts, fallback_columns = fallback.parts.view(np.uint8), fallback.columns.view(np.uint8)
 
+    run = _runner(config, how_b, dtype, promoting is not None, scales_b is not None)
+
     def compute(macro_tile: MacroTile, work: AlignedMemory) -> None:
         lines = slice(macro_tile.row, macro_tile.last_row)
-        run_macro_tile(
+        high = -(-(macro_tile.last_row - macro_tile.row) // config.rows) * config.rows
+        run(
             shape,
             kernel,
             config.terms,
-            Extent(macro_tile.row, min(macro_tile.row + macro_tiles.height, padded_rows), macro_tile.column, columns, depth),
+            Extent(macro_tile.row, macro_tile.row + high, macro_tile.column, columns, depth),
             promoting,
             packed,
             smallest_a[lines],

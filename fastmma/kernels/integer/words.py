@@ -19,7 +19,7 @@ Words = NDArray[np.int32]
 
 _SLICE_BYTES = 24 << 10  # of a panel of B: it stays in the L1 cache while all rows pass
 _LONG_SLICES = {16: 128 << 10}  # by lanes: long vectors have time to come from the L2 cache, and fewer slices pass over the results
-_CHUNK_ROWS = 1536  # rows of a task, so that its part of the result stays in the L2 cache
+_CHUNK_ROWS = 4096  # rows of a task: fewer pack their panel of B more often
 _TASKS_PER_THREAD = 4
 _TILES_PER_TASK = 1024
 _PACKED_WORDS = 1 << 22  # of A, packed in some hundredths of a second

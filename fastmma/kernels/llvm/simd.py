@@ -304,7 +304,7 @@ def ones(typingctx: Any, value: Any) -> Any:
 
 
 # as AVX-512 writes them in an instruction: no exception is raised
-_DOWN, _TOWARD_ZERO = 9, 11
+_DOWN, _UP, _TOWARD_ZERO = 9, 10, 11
 
 
 def _rounded_operation(name: str, rounding: int, arguments: tuple[Any, ...]) -> Any:
@@ -326,9 +326,27 @@ def fma_toward_zero(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 @intrinsic
+def fma_down(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """``a * b + c`` rounded once, down: on CPUs with avx512f."""
+    return _rounded_operation("vfmadd", _DOWN, (a, b, c))
+
+
+@intrinsic
+def fma_up(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """``a * b + c`` rounded once, up: on CPUs with avx512f."""
+    return _rounded_operation("vfmadd", _UP, (a, b, c))
+
+
+@intrinsic
 def add_down(typingctx: Any, a: Any, b: Any) -> Any:
     """``a + b`` rounded down: 8 lanes of float64 on CPUs with avx512f."""
     return _rounded_operation("add", _DOWN, (a, b))
+
+
+@intrinsic
+def add_up(typingctx: Any, a: Any, b: Any) -> Any:
+    """``a + b`` rounded up: 8 lanes of float64 on CPUs with avx512f."""
+    return _rounded_operation("add", _UP, (a, b))
 
 
 # --- conversions ---

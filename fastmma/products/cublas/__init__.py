@@ -18,3 +18,7 @@ def __getattr__(name: str) -> Any:
 
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -25,12 +25,12 @@ from fastmma.products.cublas.rows import LaneRow, Product, Table, TileRow
 from fastmma.products.cublas.tables import TABLES, VERSION, short_version
 from fastmma.products.cublas.tile_order import tile_order
 from fastmma.products.evidence import OrderEvidence
-from fastmma.products.gemm_choice import Ends, ends, epilogue_steps, gemm_plan
+from fastmma.products.gemm_choice import EpilogueInputs, epilogue_inputs, epilogue_steps, gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_gpu import library_gpu
-from fastmma.products.presets import ENDS, KernelEnds
+from fastmma.products.presets import KERNEL_EPILOGUES, KernelEpilogue
 
 WORKSPACE = 32 << 20
 _TF32 = "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32"
@@ -43,7 +43,7 @@ class Call(NamedTuple):
     """A call of `plan`: what a choice is followed for."""
 
     product: Product
-    given: Ends
+    given: EpilogueInputs
     activation: str | None
     fast: bool
     target: str
@@ -124,7 +124,7 @@ def plan(
     >>> print(plan(a[:1], b, choice=Choice(algo=13, custom=92), out_dtype="bf16").lanes)
     32 lanes of adjacent k, at most 64 at a time, added in halves: each of the first half adds the one half of them further
     """
-    given = ends(Arguments("plan", a, b, c, bias, alpha, beta), named=True)
+    given = epilogue_inputs(Arguments("plan", a, b, c, bias, alpha, beta), named=True)
     book = _book(plans, choice, target, version)
     layout = _layout(a, "a") + _layout(b, "b")
     fmt = _format(a, b)
@@ -262,7 +262,7 @@ def _evidence(row: TileRow | LaneRow, known: Known, call: Call) -> OrderEvidence
     return OrderEvidence("fitted", source, rate) if rate else OrderEvidence("assumed", f"{source}; {table.source}")
 
 
-def _steps(ins: Any, kind: KernelEnds, known: Known, call: Call) -> tuple[tuple[str, ...], str]:
+def _steps(ins: Any, kind: KernelEpilogue, known: Known, call: Call) -> tuple[tuple[str, ...], str]:
     """Find the steps of an epilogue, and the format of the result."""
     kind = kind.with_bias_as_c() if known.adds_bias_as_c else kind
     choices = Choices(activation=call.activation, out_dtype=call.product.out, preset="cublas")
@@ -274,7 +274,7 @@ def _lanes(row: LaneRow, known: Known, call: Call) -> LanesPlan:
     lanes = replace(row.lanes, blocks=count) if row.counts == "blocks" else replace(row.lanes, parts=count)
     scaled = row.scaled if count == 1 else ""
     ending = call._replace(given=call.given._replace(alpha=False)) if scaled else call
-    steps, out = _steps(multiply(FMA), ENDS[row.ends if count == 1 else row.split_ends], known, ending)
+    steps, out = _steps(multiply(FMA), KERNEL_EPILOGUES[row.ends if count == 1 else row.split_ends], known, ending)
     operand = ("a" if product.m == 1 else "b") if scaled == "vector" else scaled
     return LanesPlan(call.target, FMA, lanes, product.fmt, steps, out, operand, evidence=_evidence(row, known, call))
 

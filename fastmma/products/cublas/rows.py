@@ -88,7 +88,7 @@ class TileRow:
     promote_every : int
         k between promotions, where fast accumulation is not asked for; 0: none.
     ends, split_ends, in_place_ends : str
-        The rows of `fastmma.products.presets.ENDS` for one part of k, for several, and for several in place.
+        The rows of `fastmma.products.presets.KERNEL_EPILOGUES` for one part of k, for several, and for several in place.
     biased_ends : str
         The row for several parts in place that are given a bias, if it joins after all of them; empty: it is of `in_place_ends` too.
     customs : tuple of int
@@ -154,7 +154,7 @@ class LaneRow:
     most_k, most_results : int
         The largest K, and most elements of a result, of which it is known; 0: all.
     ends, split_ends : str
-        The rows of `fastmma.products.presets.ENDS` for one part of k, and for several.
+        The rows of `fastmma.products.presets.KERNEL_EPILOGUES` for one part of k, and for several.
     scaled : {"", "a", "vector"}
         The operand that alpha multiplies first, in f32, if it does not multiply the sums.
     """

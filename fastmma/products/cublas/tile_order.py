@@ -11,7 +11,7 @@ from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.rows import NARROW, Product, TileRow
 from fastmma.products.cublas.segments import cut_segments
 from fastmma.products.order import Cuts
-from fastmma.products.presets import ENDS, KernelEnds
+from fastmma.products.presets import KERNEL_EPILOGUES, KernelEpilogue
 
 _MMA = "mma.sync.aligned.{shape}.row.col.f32.{fmt}.{fmt}.f32"
 _SLICES = {"f32": 4, "tf32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "s8": 1}  # bytes of an element
@@ -28,7 +28,7 @@ class TileOrder(NamedTuple):
     cast: bool
     join: str
     join_dtype: str
-    ends: KernelEnds
+    ends: KernelEpilogue
     leaves_out: bool
     dealt: int
 
@@ -65,7 +65,7 @@ def tile_order(row: TileRow, choice: Choice, product: Product, target: str, *, f
         name = "unknown"
     if not narrow and join == "workspace":
         join = "ascending"
-    ends = ENDS[name]
+    ends = KERNEL_EPILOGUES[name]
     return TileOrder(
         _opcode(row, product.fmt, target),
         row.promote_every if row.promote_every and not fast else None,
@@ -75,7 +75,7 @@ def tile_order(row: TileRow, choice: Choice, product: Product, target: str, *, f
         product.fmt == "tf32",
         join or "ascending",
         narrow if join in ("workspace", "in-place") else "",
-        ENDS[ends.wide] if ends.wide and not narrow else ends,
+        KERNEL_EPILOGUES[ends.wide] if ends.wide and not narrow else ends,
         row.leaves_out and parts != 1,
         row.dealt if parts != 1 else 0,
     )

@@ -8,10 +8,10 @@ from typing import Any
 from fastmma.host.figures.panels import inches, pages, panels, title
 from fastmma.host.figures.style import RULE, SMALL, in_style, looks
 from fastmma.study.conclusion import percent
+from fastmma.study.groups import deepest, grouped
 from fastmma.study.layered import layered, series_names
 from fastmma.study.metrics import ULP_EDGES
 from fastmma.study.records import Record
-from fastmma.study.report import deepest, grouped
 
 _BAR, _AROUND_BARS = 0.19, 0.8  # inches of a row, and of what is around the rows
 _HISTOGRAM, _AROUND_HISTOGRAMS = 0.36, 1.0

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastmma.host.figures.panels import label_ends, line_height, pages, panels, title
 from fastmma.host.figures.style import SMALL, in_style, looks
 from fastmma.host.figures.zero import scale_of, set_scale
 from fastmma.numerics.changes import changes
+from fastmma.study.groups import deepest, grouped, series
 from fastmma.study.layered import layered, series_names
 from fastmma.study.records import Record
-from fastmma.study.report import deepest, grouped, series
 
 RELATIVE, ACCUMULATION = "relative error  ‖d - x‖ / ‖x‖", "accumulation error  ‖d - q‖ / ‖x‖"
 _LABELS = {"relative_error": RELATIVE, "accumulation_error": ACCUMULATION}
@@ -19,8 +19,8 @@ _HEIGHT, _AROUND = 2.1, 0.75  # inches of a panel's frame at least, and of what 
 Points = dict[str, list[tuple[float, float]]]
 
 
-def _draw(groups: dict[str, Points], xlabel: str, metric: str, ticks: Sequence[int], base: int | None) -> list[Any]:
-    """A panel for each source: lines through points, named where they end."""
+def draw_lines(groups: dict[str, Points], xlabel: str, metric: str, ticks: Mapping[int, str], base: int | None) -> list[Any]:
+    """A panel for each source: lines through points, named where they end; `ticks` are places and what is written there."""
     names = list(dict.fromkeys(name for found in groups.values() for name in found))
     style = looks(names)
     frame = max(_HEIGHT, line_height(SMALL) * (len(names) + 1))
@@ -35,7 +35,7 @@ def _draw(groups: dict[str, Points], xlabel: str, metric: str, ticks: Sequence[i
             across, up = zip(*((place, scale.place(value)) for place, value in sorted(points)), strict=True)
             panel.plot(across, up, label=name, fillstyle="none", clip_on=False, **style[name]._asdict())
             ends.append((name, across[-1], up[-1], style[name]))
-        panel.set_xticks(ticks, map(str, ticks))
+        panel.set_xticks(list(ticks), list(ticks.values()))
         panel.minorticks_off()
         panel.set_xlabel(xlabel)
         panel.set_ylabel(_LABELS[metric])
@@ -60,7 +60,7 @@ def _against_depth(records: Sequence[Record], metric: str) -> list[Any]:
         if len({record["k"] for record in found}) > 1 and lines:
             groups[f"{common}, {source}" if common else source] = lines
             depths |= {record["k"] for record in found}
-    return _draw(groups, "K", metric, sorted(depths), 2) if groups else []
+    return draw_lines(groups, "K", metric, {depth: str(depth) for depth in sorted(depths)}, 2) if groups else []
 
 
 @in_style
@@ -96,4 +96,4 @@ def error_against_align_bits(records: Sequence[Record]) -> list[Any]:
                 name = _without_bits(record) if bits is not None else f"{_without_bits(record)}, unchanged"
                 lines.setdefault(name, []).extend((each, record["accumulation_error"]) for each in ([bits] if bits is not None else varied))
         groups[f"{source}, K = {deepest(found)[0]['k']}"] = lines
-    return _draw(groups, "alignment bits", "accumulation_error", varied, None)
+    return draw_lines(groups, "alignment bits", "accumulation_error", {bits: str(bits) for bits in varied}, None)

@@ -9,16 +9,18 @@ from typing import Any
 from fastmma.host.calls import public_call
 from fastmma.host.figures.style import SUFFIXES, styled
 from fastmma.host.figures.style import save as save_figure
+from fastmma.study.pictures.answer import draw_answer
 from fastmma.study.pictures.bars import sqnr, ulp_histogram
 from fastmma.study.pictures.heat import heat_map
 from fastmma.study.pictures.lines import accumulation_against_depth, error_against_align_bits, error_against_depth
 from fastmma.study.pictures.strips import strips
 from fastmma.study.records import Record
 
-# figures of a page each; one that has nothing to show has none
+# figures of a page each; one that has nothing to show has none; reports begin with the first that has
 PICTURES: dict[str, tuple[str, Callable[[Sequence[Record]], list[Any]]]] = {
-    "layers": ("The relative error of every layer", heat_map),
+    "answer": ("The answer", draw_answer),
     "formats": ("The relative errors of all layers under each format", strips),
+    "layers": ("The relative error of every layer", heat_map),
     "error_against_k": ("Relative error against K", error_against_depth),
     "accumulation_against_k": ("Accumulation error against K", accumulation_against_depth),
     "sqnr": ("Signal to quantisation noise", sqnr),

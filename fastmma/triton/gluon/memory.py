@@ -50,7 +50,7 @@ class View:
         NotEmulatedError
         """
         if self.missing:
-            raise NotEmulatedError(f"{self.missing} of {self.allocation.name} is used: what a GPU finds there is something else")
+            raise NotEmulatedError(f"{self.missing} of {self.allocation.name} is read, where a GPU would find other bytes")
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from fastmma.products.report import ASSUMED, EMULATED, NEUTRAL, Line
 from fastmma.triton.contraction import COMPARED
 from fastmma.triton.machine.kernel import Executed, Machine
 from fastmma.triton.machine.launch import count_programs, pack_arguments
-from fastmma.triton.machine.steps import CONVERTED, EXACT, FUSED, MOVED, ORDER, PRODUCT, UNCLEAR, UNIT
+from fastmma.triton.machine.operands import CONVERTED, EXACT, FUSED, MOVED, ORDER, PRODUCT, UNCLEAR, UNIT
 from fastmma.triton.report import Report
 
 _TOLD = {

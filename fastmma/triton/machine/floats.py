@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastmma import kernels
 from fastmma.functions import special
+from fastmma.triton.machine.values import PAIRS, join_pairs, split_pairs
 from fastmma.triton.numbers import fused, take_extremum
 
 Array = NDArray[Any]
@@ -80,6 +81,10 @@ def _unit(name: str) -> Callable[[Array], Array]:
     return computed
 
 
+def _exponential_of_pairs(kind: str) -> Callable[[Array], Array]:
+    return lambda x: join_pairs(special.ex2_of_halves(split_pairs(x, PAIRS[kind])))
+
+
 def _flushed(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return lambda x: flush(function(flush(x)))
 
@@ -109,6 +114,8 @@ UNIT = {
     if (name, ftz) != ("rcp", "")
 } | {f"{name}.approx.f32": _unit(f"{name}.approx.f32") for name in ("sin", "cos")}
 UNIT |= {f"{name}.approx.ftz.f32": _flushed(UNIT[f"{name}.approx.f32"]) for name in ("sin", "cos")}
+UNIT |= dict.fromkeys(("ex2.approx.f16", "ex2.approx.ftz.bf16"), special.ex2_of_halves)
+UNIT |= {"ex2.approx.f16x2": _exponential_of_pairs("f16x2"), "ex2.approx.ftz.bf16x2": _exponential_of_pairs("bf16x2")}
 # IEEE 754 fixes these: by name and rounding
 EXACT: Mapping[str, Callable[..., Array]] = {
     "fma": fused,

@@ -14,8 +14,9 @@ from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.contraction import Contractions
 from fastmma.triton.machine.code import Address, Block, Code, Immediate, Register, Step, Vector, read_code
 from fastmma.triton.machine.disassembly import count_fused
+from fastmma.triton.machine.operands import Plan
 from fastmma.triton.machine.state import Mask, Run, State
-from fastmma.triton.machine.steps import Plan, make_step
+from fastmma.triton.machine.steps import make_step
 from fastmma.triton.machine.values import UNSIGNED
 from fastmma.triton.ptx import Instruction, Program
 

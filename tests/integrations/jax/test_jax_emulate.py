@@ -47,7 +47,7 @@ UNKNOWN = {
     "float32": (np.float32, np.float32, None, "as tf32 only: name f32='tf32' or an algorithm"),
     "highest": (np.float32, np.float32, "highest", "no single product of tensor cores"),
     "x3": (np.float32, np.float32, jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X3, "BF16_BF16_F32_X3"),
-    "mixed": (ml_dtypes.bfloat16, np.float32, None, "bfloat16 times float32"),
+    "mixed, highest": (ml_dtypes.bfloat16, np.float32, "highest", "no single product of tensor cores"),
     "complex": (np.complex64, np.complex64, None, "complex64"),
     "int32": (np.int32, np.int32, None, "int32 times int32"),
     "int8 in 8 bits": (np.int8, np.int8, None, "a result in int8 is not known"),

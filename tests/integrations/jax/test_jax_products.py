@@ -16,6 +16,7 @@ from reference.fake_cublaslt import FakeCublasLt, FakeDriver  # noqa: E402
 
 import fastmma  # noqa: E402
 import fastmma.jax  # noqa: E402
+from fastmma.jax.products import tf32  # noqa: E402
 from fastmma.products.cublas.rows import Product  # noqa: E402
 from fastmma.testing import adversarial, assert_bits_equal  # noqa: E402
 from fastmma.verification.cublas_record import record_cublas  # noqa: E402
@@ -32,20 +33,14 @@ def operands(dtype, other=None, m=24, n=16, k=320):
     return jnp.asarray(adversarial((m, k), dtype)), jnp.asarray(adversarial((k, n), other or dtype, seed=1))
 
 
+TF32 = "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32"
 # dtypes of lhs and rhs, precision, preferred type, target, and what fastmma.gemm takes
 CALLS = {
     "bf16": ("bf16", "bf16", None, None, "H100", {"out_dtype": BF16}),
     "bf16 to f32": ("bf16", "bf16", "highest", np.float32, "A100", {"out_dtype": np.float32}),
     "f16": ("f16", "f16", None, None, "V100", {"out_dtype": np.float16}),
     "f16 sums": ("f16", "f16", Preset.F16_F16_F16, np.float16, "H100", {"accumulator": "f16"}),
-    "tf32": (
-        "tf32",
-        "tf32",
-        Preset.TF32_TF32_F32,
-        np.float32,
-        "H100",
-        {"instruction": "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32"},
-    ),
+    "tf32": ("tf32", "tf32", Preset.TF32_TF32_F32, np.float32, "H100", {"instruction": TF32}),
     "tf32 by default": ("tf32", "tf32", None, None, "A100", {"instruction": "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"}),
     "f32 as bf16": ("tf32", "tf32", Preset.BF16_BF16_F32, np.float32, "H100", {"cast": BF16}),
     "f32 as f16": ("tf32", "tf32", Preset.F16_F16_F32, np.float32, "H100", {"cast": np.float16}),
@@ -53,6 +48,9 @@ CALLS = {
     "fp8 promoted": ("e4m3", "e4m3", Preset.ANY_F8_ANY_F8_F32, np.float32, "H100", {"promote_every": 128}),
     "fp8 fast": ("e4m3", "e4m3", Preset.ANY_F8_ANY_F8_F32_FAST_ACCUM, BF16, "H100", {"out_dtype": BF16}),
     "fp8 on Blackwell": ("e5m2", "e4m3", Preset.ANY_F8_ANY_F8_F32, np.float32, "RTX 5090", {}),
+    "f32 and bf16": ("tf32", "bf16", None, np.float32, "H100", {"cast": np.float32, "instruction": TF32}),
+    "bf16 and f32 to bf16": ("bf16", "tf32", None, BF16, "H100", {"cast": BF16, "out_dtype": BF16}),
+    "f16 and bf16": ("f16", "bf16", None, np.float32, "H100", {"cast": np.float32, "instruction": TF32}),
     "int8": ("s8", "s8", None, np.int32, "H100", {}),
 }
 
@@ -73,6 +71,19 @@ def test_dot_general_is_gemm(name: str) -> None:
     report.assert_all_emulated(assumed=name != "int8")
     injected = fastmma.jax.dot_general(a, b, PLAIN, precision, preferred, target=target, f32="tf32")
     assert_bits_equal(injected, expected)
+
+
+def test_gradients_of_bf16_with_sums_in_f32() -> None:
+    """The cotangent is float32, the other operand bfloat16: JAX converts both to float32, which the GPU multiplies as tf32."""
+    x, w = operands("bf16")
+    g = jnp.asarray(adversarial((24, 16), "f32", seed=2))
+    with fastmma.jax.emulate("H100", other="error"):
+        _, pull = jax.vjp(lambda x, w: lax.dot_general(x, w, PLAIN, preferred_element_type=np.float32), x, w)
+        found = pull(g)
+    a, b, c = (np.asarray(each).astype(np.float32) for each in (x, w, g))
+    c = tf32(c)
+    for one, (left, right) in zip(found, ((c, b.T), (a.T, c)), strict=True):
+        assert_bits_equal(one, fastmma.gemm(left, right, target="H100", instruction=TF32).astype(BF16))
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,28 @@ def test_what_is_not_known_is_assumed() -> None:
         attend(many.float())
 
 
+def test_cudnns_reads_of_other_addresses_and_queries_without_keys_are_assumed() -> None:
+    whole = halves(1, 2, 64, 69)
+    hidden = torch.ones(64, 64, dtype=torch.bool).index_fill(0, torch.tensor([5]), False)
+    for x, mask in ((whole[..., 3:-2], None), (whole[..., :64].contiguous(), hidden)):
+        with ft.emulate("H200") as gpu, sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            functional.scaled_dot_product_attention(x, x, x, mask)
+        assert gpu.report.assumed
+    with ft.emulate("H200") as gpu, sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        attend(whole[..., :64].contiguous())
+    gpu.report.assert_all_emulated()
+
+
+def test_queries_that_see_no_key_have_no_gradients() -> None:
+    x = halves(1, 2, 8, 32).float().requires_grad_()
+    mask = torch.ones(8, 8, dtype=torch.bool).index_fill(0, torch.tensor([5]), False)
+    with ft.emulate("H200") as gpu, sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+        (found,) = torch.autograd.grad(functional.scaled_dot_product_attention(x, x.detach(), x.detach(), mask).sum(), x)
+    gpu.report.assert_all_emulated()
+    assert found[:, :, 5].eq(0).all()
+    assert found[:, :, :5].isfinite().all()
+
+
 def attend(q: torch.Tensor) -> torch.Tensor:
     return functional.scaled_dot_product_attention(q, q, q)
 

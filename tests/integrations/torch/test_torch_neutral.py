@@ -54,6 +54,7 @@ def test_every_operator_that_computes_is_recorded(compared: dict[str, Any]) -> N
     shown |= {name.removesuffix("_") for name in shown}
     others = {"_cummax_helper", "_cummin_helper", "_chunk_cat"}  # what cummax and cummin are on a GPU, and cat with zeros
     others |= {"_amp_update_scale_"}  # of a GradScaler, recorded with optimizers
+    others |= {"_neg_view"}  # which is told
     others |= {"topk"}  # which routes the tokens of the recorded mixtures of experts
     assert (neutral.MOVES | set(neutral.UNLESS)) - shown == others
 
@@ -83,6 +84,9 @@ def test_zeros_below_a_bound_are_a_gpus() -> None:
         ("rows of numbers", lambda x, i: torch.arange(0, 1, 0.1), "fma"),
         ("roots", lambda x, i: x.sqrt(), "square root"),
         ("complex numbers", lambda x, i: torch.complex(x, x) * 2, "complex"),
+        ("gradients of nextafter", lambda x, i: torch.nextafter(x.requires_grad_(), x), "no gradient"),
+        ("gradients of aminmax", lambda x, i: x.requires_grad_().aminmax(dim=0), "no gradient"),
+        ("views of negatives", lambda x, i: torch._neg_view(x), "below autograd"),
         ("random integers", lambda x, i: torch.randint(9, (4,)), "draws"),
     ],
 )

@@ -93,6 +93,33 @@ def test_results_are_alike_in_any_memory(layout: str) -> None:
         assert found.stride() == x.stride()
 
 
+@cases("first", ["transposed", "contiguous", "strided", "broadcast"])
+@cases("second", ["transposed", "contiguous", "lone"])
+def test_results_lie_in_memory_as_torchs(first: str, second: str) -> None:
+    base = torch.linspace(-4, 4, 120).reshape(5, 4, 6)
+    forms = {
+        "transposed": base.permute(2, 0, 1),
+        "contiguous": base.permute(2, 0, 1).contiguous(),
+        "strided": base.repeat(1, 2, 1).permute(2, 0, 1)[..., ::2],
+        "broadcast": base[:1].permute(2, 0, 1),
+        "lone": base[0, 0, 0],
+    }
+    x, y = forms[first], forms[second]
+    with ft.emulate("H200") as gpu:
+        found = torch.hypot(x, y)
+    assert gpu.report.emulated
+    assert found.stride() == torch.hypot(x, y).stride()
+    torch.testing.assert_close(found, torch.hypot(x, y))
+
+
+def test_gradients_at_the_ends_of_hardswish_are_those_of_an_h200() -> None:
+    x = torch.tensor([-3.0, 3.0], requires_grad=True)
+    with ft.emulate("H200"):
+        torch.nn.functional.hardswish(x).backward(torch.tensor([-1.125, -1.125]))
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0, -1.125]
+
+
 def test_gradients_reach_leaves() -> None:
     x = torch.linspace(-2, 2, 33, requires_grad=True)
     with ft.emulate("H200") as gpu:

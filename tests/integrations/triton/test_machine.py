@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ import triton.language as tl  # noqa: E402
 from triton.runtime.errors import OutOfResources  # noqa: E402
 
 import fastmma.torch  # noqa: E402
+from fastmma.functions import special  # noqa: E402
 from fastmma.triton import interpret  # noqa: E402
 from fastmma.triton.machine import integers  # noqa: E402
 from fastmma.triton.machine.kernel import Machine  # noqa: E402
@@ -86,6 +89,16 @@ def test_instructions(name: str) -> None:
         addresses = given[32 * block :].ctypes.data, out[32 * block :].ctypes.data
         machine.run((1, 1, 1), b"".join(address.to_bytes(8, "little") for address in addresses))
     assert out.tolist() == [formula(*map(int, row)) & 0xFFFFFFFF for row in given]
+
+
+@pytest.mark.parametrize(("fmt", "opcode"), [(np.float16, "ex2.approx.f16x2"), (ml_dtypes.bfloat16, "ex2.approx.ftz.bf16x2")])
+def test_exponentials_of_pairs(fmt: Any, opcode: str) -> None:
+    machine = Machine(FRAME.replace("BODY", f"{opcode} %r9, %r2;"), 0, "sm_90a")
+    given = RNG.integers(0, 1 << 32, (32, 4), dtype=np.uint64).astype(U32)
+    out = np.zeros(32, U32)
+    machine.run((1, 1, 1), b"".join(address.to_bytes(8, "little") for address in (given.ctypes.data, out.ctypes.data)))
+    halves = np.ascontiguousarray(given[:, 0]).view(fmt)
+    assert out.view(np.uint16).tolist() == special.ex2_of_halves(halves).view(np.uint16).tolist()
 
 
 def test_what_nothing_executes_is_named() -> None:

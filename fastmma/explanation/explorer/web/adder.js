@@ -14,7 +14,8 @@ function number(code, fmt) {
   const fraction = BigInt(fmt.mantissa_bits), field = Number((plain >> fraction) & ((1n << BigInt(fmt.exponent_bits)) - 1n));
   const negative = fmt.signed && ((plain >> BigInt(fmt.mantissa_bits + fmt.exponent_bits)) & 1n) === 1n;
   const whole = plain & ((1n << BigInt(fmt.exponent_bits + fmt.mantissa_bits)) - 1n), first = BigInt(fmt.first_special);
-  if (whole >= first) {
+  // formats without -0 have their one NaN in its place
+  if (fmt.nan_is_negative_zero ? plain === BigInt(fmt.nan) : whole >= first) {
     const special = fmt.infinite && whole === first ? "inf" : "nan";
     return { significand: 0n, last: 0, exponent: 0, negative, special, code: bits, cancelled: false };
   }
@@ -49,7 +50,8 @@ function signedRounded(value, shift, mode) {
 function flushed(code, fmt) {
   const value = number(code, fmt), size = magnitude(value.significand);
   if (value.special || !size || size >= 1n << BigInt(fmt.mantissa_bits)) return code;
-  return code & (1n << BigInt(fmt.exponent_bits + fmt.mantissa_bits + fmt.padding));
+  const zero = code & (1n << BigInt(fmt.exponent_bits + fmt.mantissa_bits + fmt.padding));
+  return number(zero, fmt).special ? 0n : zero;
 }
 
 // the code of value * 2**last in a format; zero is +0
@@ -75,6 +77,8 @@ function specialSum(specials, nan, fmt) {
   if (signs.size === 2 || specials.some((each) => each.special === "nan")) return BigInt(nan);
   return BigInt(fmt.first_special) | (signs.has(true) ? 1n << BigInt(fmt.bits - 1) : 0n);
 }
+
+const sumOf = (values) => values.reduce((all, each) => all + each, 0n);
 
 function product(a, b) {
   const negative = a.negative !== b.negative, ks = a.ks ?? [];
@@ -141,13 +145,16 @@ class Adder {
   }
 
   fused(terms) {
-    const { rule, fmt } = this, mode = rule.rounding;
-    if (rule.c_joins === "sum") terms = terms.map((each, at) => (at < terms.length - 1 ? this.held(each) : each));
+    const { rule, fmt } = this, mode = rule.rounding, joins = rule.c_joins !== "terms";
+    if (joins) terms = terms.map((each, at) => (at < terms.length - 1 ? this.held(each) : each));
     const specials = terms.filter((each) => each.special);
     if (specials.length) return this.show({ operation: "fused", terms, code: specialSum(specials, fmt.nan, fmt), fmt, mode });
-    let { emax, last, aligned } = this.aligned(rule.c_joins === "sum" ? terms.slice(0, -1) : terms);
-    let total = aligned.reduce((sum, each) => sum + each, 0n), end = last;
-    if (rule.c_joins === "sum") ({ last, aligned, total, end } = this.joined(aligned, emax, last, terms.at(-1)));
+    let emax, last, aligned, total, end;
+    if (joins) ({ emax, last, aligned, total, end } = this.joined(terms.slice(0, -1), terms.at(-1)));
+    else {
+      ({ emax, last, aligned } = this.aligned(terms));
+      [total, end] = [sumOf(aligned), last];
+    }
     let code = roundTo(total, end, fmt, mode, rule.keep_bits);
     if (rule.flush_results) code = flushed(code, fmt);
     if (rule.negative_zero && total < 0n && !code) code = 1n << BigInt(fmt.bits - 1);
@@ -159,15 +166,29 @@ class Adder {
     return !term.special && bitLength(term.significand) + term.last > 128 ? { ...term, special: "inf" } : term;
   }
 
-  joined(products, before, last, c) {
-    const { rule, fmt } = this, emax = Math.max(before, c.exponent);
+  // sums of products, of which halves have an alignment each, as one sum
+  both(halves) {
+    const emax = Math.max(...halves.map((half) => half.emax));
+    if (halves.length === 1) return { emax, last: halves[0].last, sum: sumOf(halves[0].aligned) };
+    const last = emax - this.rule.align_bits;
+    return { emax, last, sum: sumOf(halves.map((half) => signedRounded(sumOf(half.aligned), last - half.last, "rm"))) };
+  }
+
+  joined(products, c) {
+    const { rule, fmt } = this, ways = rule.c_joins === "halves" ? 2 : 1;
+    const halves = [...Array(ways).keys()].map((way) => this.aligned(products.filter((_, at) => at % ways === way)));
+    const before = this.both(halves), emax = Math.max(before.emax, c.exponent);
     const sumLast = emax - rule.join_bits - 1, cLast = emax - rule.align_bits;
-    const sum = signedRounded(products.reduce((all, each) => all + each, 0n), sumLast - last, "rm");
-    const kept = signedRounded(c.significand, cLast - c.last, "rm"), end = Math.min(sumLast, cLast);
+    const counts = ways === 1 || c.exponent >= cLast - 1, sum = signedRounded(before.sum, sumLast - before.last, "rm");
+    const kept = counts ? signedRounded(c.significand, cLast - c.last, "rm") : 0n, end = Math.min(sumLast, cLast);
     const total = shifted(sum, sumLast - end) + shifted(kept, cLast - end);
-    const cut = Math.max(Math.max(bitLength(total) - 1 + end, fmt.emin) - rule.join_bits, end), unit = Math.min(last, cLast);
-    const aligned = [...products.map((each) => shifted(each, last - unit)), shifted(kept, cLast - unit)];
-    return { last: unit, aligned, total: total >> BigInt(cut - end), end: cut };
+    const cut = Math.max(Math.max(bitLength(total) - 1 + end, fmt.emin) - rule.join_bits, end);
+    const unit = Math.min(cLast, ...halves.map((half) => half.last));
+    const aligned = products.map((_, at) => {
+      const half = halves[at % ways];
+      return shifted(half.aligned[Math.floor(at / ways)], half.last - unit);
+    });
+    return { emax, last: unit, aligned: [...aligned, shifted(kept, cLast - unit)], total: total >> BigInt(cut - end), end: cut };
   }
 
   steps(terms, c) {
@@ -228,6 +249,30 @@ class Adder {
     return to.name === fmt.name ? total : this.convert(total, fmt, to);
   }
 
+  // an operand, +0 in place of a subnormal and of -0
+  withoutSubnormal(value, fmt) {
+    return !value.special && magnitude(value.significand) < 1n << BigInt(fmt.mantissa_bits) ? { ...number(0n, fmt), ks: value.ks } : value;
+  }
+
+  multiplied(x, y, fmt) {
+    const value = product(x, y), code = this.converted(value, fmt);
+    return this.show({ operation: "multiply", terms: [x, y], code, fmt, mode: "rn" });
+  }
+
+  // IEEE products, added in pairs and then to the sum so far
+  paired(row, column, c) {
+    const fmt = this.formats.f32, result = (code) => number(flushed(code, fmt), fmt);
+    const [left, right] = [[row, this.of.a], [column, this.of.b]].map(([line, of]) => line.map((each) => this.withoutSubnormal(each, of)));
+    let total = this.withoutSubnormal(number(c, fmt), fmt);
+    for (let start = 0; start < left.length; start += this.rule.terms) {
+      const at = [...Array(this.rule.terms).keys()].map((turn) => start + turn);
+      let sums = at.map((place) => result(this.multiplied(left[place], right[place], fmt)));
+      while (sums.length > 1) sums = sums.flatMap((each, place) => (place % 2 ? [] : [result(this.add(each, sums[place + 1], fmt))]));
+      total = result(this.add(total, sums[0], fmt));
+    }
+    return total.code;
+  }
+
   integers(row, column, ks, c) {
     const operation = { "": (x, y) => x * y, xor: (x, y) => x ^ y, and: (x, y) => x & y }[this.rule.bit_op];
     const plain = (significand, of) => ({ significand, last: 0, exponent: 0, special: "", ks: of, code: BigInt.asUintN(32, significand) });
@@ -252,6 +297,7 @@ class Adder {
     let [row, column] = [this.decoded(a, first), this.decoded(b, second)];
     if (rule.sum === "integers") return this.integers(row, column, ks, c);
     row = row.map((each, at) => ({ ...each, ks: [ks[at]] }));
+    if (rule.sum === "trees") return this.paired(row, column, c);
     if (rule.sum === "chain") return this.chained(row, column, c);
     const given = rule.flush_inputs ? flushed(c, from) : c;
     const start = from.name === this.fmt.name ? given : this.convert(given, from, this.fmt);

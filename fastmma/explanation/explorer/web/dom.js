@@ -9,6 +9,9 @@ function make(name, attributes, ...content) {
   return element;
 }
 
+// an opcode that goes on on the next line after a dot
+const breakable = (opcode) => opcode.replaceAll(".", ".\u200b");
+
 const data = (name) => JSON.parse($(`#${name}-data`).textContent);
 
 function setAddress(pairs) {

@@ -16,7 +16,13 @@ class Layouts {
     this.byOpcode = new Map(data.instructions.map((each) => [each[0], each]));
     const heard = { "#filter": ["input", () => this.list()], "#zoom": ["input", () => this.fit(Number($("#zoom").value))] };
     for (const [where, [event, call]] of Object.entries(heard)) $(where).addEventListener(event, call);
-    $("#instruction").addEventListener("change", (event) => this.go({ opcode: event.target.value, cell: null, matrix: 0, choice: 0 }));
+    this.choices = new Choices($("#instruction"), (opcode) => this.go({ opcode, cell: null, matrix: 0, choice: 0 }));
+    $("#filter").addEventListener("keydown", (event) => {
+      if (event.key === "Enter") this.choices.choose(0);
+      else if (event.key === "ArrowDown") $("#instruction").focus();
+      else return;
+      event.preventDefault();
+    });
     for (const name of ["matrix", "choice"]) $(`#${name}`).addEventListener("change", (event) => this.go({ [name]: Number(event.target.value) }));
     window.addEventListener("resize", () => this.grids && this.fit());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.grids && this.fit());
@@ -30,7 +36,7 @@ class Layouts {
       const text = `${opcode} ${atoms.join(" ")}`.toLowerCase();
       return words.every((word) => text.includes(word));
     });
-    $("#instruction").replaceChildren(...found.map(([opcode]) => new Option(opcode.replace(".sync.aligned", ""), opcode, false, opcode === this.state.opcode)));
+    this.choices.fill(found.map(([opcode]) => [opcode, breakable(opcode.replace(".sync.aligned", ""))]), this.state.opcode);
     $("#found").textContent = `${found.length} of ${this.data.instructions.length} instructions`;
   }
 
@@ -43,6 +49,7 @@ class Layouts {
       cell: cell && { operand: cell[1], row: Number(cell[2]), col: Number(cell[3]) },
     };
     this.show();
+    if (given.has("opcode")) this.choices.reveal();
   }
 
   go(change) {
@@ -82,7 +89,7 @@ class Layouts {
     $("#opcode").textContent = opcode;
     $("#atoms").replaceChildren(...atoms.map((name) => make("li", {}, `CuTe ${name}`)));
     $("#equation").textContent = this.equation;
-    for (const option of $("#instruction").options) option.selected = option.value === opcode;
+    this.choices.mark(opcode);
     const names = ["all", ...this.every.map((each) => each.name)];
     $("#operands").replaceChildren(...names.map((name) => {
       const button = make("button", { type: "button", "aria-pressed": name === this.state.operand }, name);

@@ -1,0 +1,231 @@
+"""From a step that computes floats, integers, comparisons or conversions to a function that executes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fastmma.host.errors import NotEmulatedError
+from fastmma.triton.formats import canonicalise_nan
+from fastmma.triton.machine import conversions, floats, integers
+from fastmma.triton.machine.code import Immediate, Register, Step, Vector
+from fastmma.triton.machine.operands import (
+    CONVERTED,
+    EXACT,
+    FUSED,
+    UNCLEAR,
+    UNIT,
+    Plan,
+    find_kind,
+    is_float,
+    make_pure,
+    make_writer,
+    take_number,
+)
+from fastmma.triton.machine.state import Array, Mask, Run, State
+from fastmma.triton.machine.values import KINDS, PAIRS, getter, join_pairs, split_pairs
+from fastmma.triton.numbers import fused
+
+_ROUNDINGS = {"rn", "rz", "rm", "rp"}
+
+
+_JOINS: dict[str, Any] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+
+
+def _make_float_function(function: Callable[..., Array], kind: str, options: set[str], canonical: bool = True) -> Callable[..., Array]:
+    """Return a function of registers: of pairs both halves, denormals flushed and NaN as the GPU has it."""
+    flushes, saturates = "ftz" in options and kind == "f32", "sat" in options
+
+    def computed(*values: Array) -> Array:
+        if kind in PAIRS:
+            values = tuple(split_pairs(one, PAIRS[kind]) for one in values)
+        if flushes:
+            values = tuple(map(floats.flush, values))
+        result = function(*values)
+        if flushes:
+            result = floats.flush(result)
+        if saturates:
+            result = np.where(np.isnan(result), result.dtype.type(0), np.clip(result, 0, 1)).astype(result.dtype)
+        if canonical:
+            result = canonicalise_nan(result)
+        return join_pairs(result) if kind in PAIRS else result
+
+    return computed
+
+
+def _addition(step: Step, plan: Plan, kind: str, options: set[str], name: str) -> tuple[Run, str]:
+    """Return a sum, in one rounding with a product where ptxas fuses it."""
+    function = _make_float_function(floats.ADDITIONS[name], kind, options)
+    index = plan.fused.get(step.place, -1)
+    if index is None or index < 0 or options & _ROUNDINGS:
+        return make_pure(step, plan, [kind, kind], function), EXACT if index is not None else UNCLEAR
+    product, is_negated = plan.sources[step.place]
+    other = getter(step.operands[2 - index], kind, plan.special)
+    write = make_writer(step.operands[0], step)
+    negates_product = is_negated != (name == "sub" and index == 1)
+    negates_other = name == "sub" and index == 0
+
+    def joined(x: Array, y: Array, z: Array) -> Array:
+        return fused(floats.negate(x) if negates_product else x, y, floats.negate(z) if negates_other else z)
+
+    function = _make_float_function(joined, kind, options)
+
+    def run(state: State, mask: Mask) -> None:
+        x, y = state.factors[product]
+        write(state, function(x, y, other(state.registers)), mask)
+
+    return run, FUSED
+
+
+def _product(step: Step, plan: Plan, kind: str, options: set[str]) -> tuple[Run, str]:
+    """Return a product, whose factors are kept where a sum takes them."""
+    compute = make_pure(step, plan, [kind, kind], _make_float_function(floats.multiply, kind, options))
+    number = take_number(step.operands[0], step)
+    if number not in plan.products:
+        return compute, EXACT
+    first, second = (getter(operand, kind, plan.special) for operand in step.operands[1:])
+
+    def run(state: State, mask: Mask) -> None:
+        state.factors[number] = first(state.registers), second(state.registers)
+        compute(state, mask)
+
+    return run, EXACT
+
+
+def _quotient(step: Step, plan: Plan, factorise: Callable[..., tuple[Array, Array]]) -> tuple[Run, str]:
+    """Return a quotient, whose last factors are kept where a sum takes them."""
+    second = step.operands[2]
+    constant = None
+    if isinstance(second, Register):
+        constant = plan.constants.get(second.number)
+    elif isinstance(second, Immediate):
+        constant = float(np.uint32(second.value).view(np.float32))
+    number = take_number(step.operands[0], step)
+    first, other = (getter(operand, "f32", plan.special) for operand in step.operands[1:])
+    write = make_writer(step.operands[0], step)
+
+    def run(state: State, mask: Mask) -> None:
+        x, y = factorise(first(state.registers), other(state.registers), constant)
+        state.factors[number] = x, y
+        write(state, canonicalise_nan(x * y), mask)
+
+    return run, UNIT
+
+
+def make_float(step: Step, plan: Plan, name: str, kind: str, options: set[str]) -> tuple[Run, str] | None:
+    """Return what computes floats, None where the name is none of these."""
+    if name in ("add", "sub", "mul", "fma", "sqrt", "div", "rcp") and options & (_ROUNDINGS - {"rn"}):
+        raise NotEmulatedError(step.opcode)
+    if name in ("add", "sub"):
+        return _addition(step, plan, kind, options, name)
+    if name == "mul":
+        return _product(step, plan, kind, options)
+    if step.opcode in floats.QUOTIENTS:
+        return _quotient(step, plan, floats.QUOTIENTS[step.opcode])
+    if step.opcode in floats.UNIT:
+        return make_pure(step, plan, [kind], floats.UNIT[step.opcode]), UNIT
+    if "approx" in options:
+        return None
+    number = len(step.operands) - 1
+    if name in floats.EXACT:
+        return make_pure(
+            step, plan, [kind] * number, _make_float_function(floats.EXACT[name], kind, options)
+        ), FUSED if name == "fma" else EXACT
+    if name in floats.SIGNS:
+        return make_pure(step, plan, [kind] * number, _make_float_function(floats.SIGNS[name], kind, options, canonical=False)), EXACT
+    if name in floats.EXTREMA and number == 2 and not options - {"NaN", "ftz"}:
+        function = partial(floats.EXTREMA[name], keeps_nan="NaN" in options)
+        return make_pure(step, plan, [kind] * 2, _make_float_function(function, kind, options)), EXACT
+    return None
+
+
+def make_comparison(step: Step, plan: Plan, parts: list[str]) -> Run:
+    """Return a comparison, joined with a predicate where the opcode says so."""
+    kind = find_kind(step, parts)
+    name = parts[1]
+    joining = next((part for part in parts[2:] if part in ("and", "or", "xor")), None)
+    first, second = (getter(operand, kind, plan.special) for operand in step.operands[1:3])
+    third = getter(step.operands[3], "pred", plan.special) if joining else None
+    into = step.operands[0].parts if isinstance(step.operands[0], Vector) else (step.operands[0],)
+    writes = [make_writer(one, step) for one in into]
+    flushes = "ftz" in parts
+
+    def run(state: State, mask: Mask) -> None:
+        x, y = first(state.registers), second(state.registers)
+        if kind in PAIRS:
+            found = floats.compare_ordered(name, split_pairs(x, PAIRS[kind]), split_pairs(y, PAIRS[kind]))
+            results = [found[..., 0], found[..., 1]]
+        else:
+            if flushes:
+                x, y = floats.flush(x), floats.flush(y)
+            found = floats.compare_ordered(name, x, y) if is_float(kind) else integers.COMPARISONS[name](x, y)
+            results = [found, ~found]
+        if third is not None:
+            other = third(state.registers)
+            results = [_JOINS[joining or ""](one, other) for one in results]
+        for write, one in zip(writes, results, strict=False):
+            write(state, one, mask)
+
+    return run
+
+
+def make_integer(step: Step, plan: Plan, name: str, kind: str, parts: list[str]) -> Run | None:
+    """Return what computes integers, None where the name is none of these."""
+    options = set(parts[1:])
+    number = len(step.operands) - 1
+    if kind == "pred":
+        function = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor, "not": np.logical_not}.get(name)
+        return make_pure(step, plan, ["pred"] * number, function) if function is not None else None
+    if options & {"sat", "cc"}:
+        raise NotEmulatedError(step.opcode)
+    if name in integers.PLAIN:
+        return make_pure(step, plan, [kind] * number, integers.PLAIN[name])
+    if name in ("mul", "mad"):
+        multiply: Callable[..., Array] = (
+            integers.multiply_wide if "wide" in options else integers.multiply_high if "hi" in options else np.multiply
+        )
+        if name == "mul":
+            return make_pure(step, plan, [kind, kind], multiply)
+        size = KINDS[kind].itemsize * (2 if "wide" in options else 1)
+        return make_pure(step, plan, [kind, kind, f"{kind[0]}{8 * size}"], lambda x, y, z: multiply(x, y) + z)
+    if name in ("shl", "shr"):
+        return make_pure(step, plan, [kind, "u32"], integers.shift_left if name == "shl" else integers.shift_right)
+    if name in ("bfe", "bfi"):
+        return make_pure(step, plan, [kind] * (number - 2) + ["u32"] * 2, integers.extract if name == "bfe" else integers.insert)
+    if step.opcode == "prmt.b32":
+        return make_pure(step, plan, ["b32"] * 3, integers.permute)
+    if name == "lop3":
+        return make_pure(step, plan, ["b32"] * 4, integers.combine)
+    if name == "shf":
+        return make_pure(step, plan, ["b32"] * 3, partial(integers.shift_pair, left=parts[1] == "l", wraps="wrap" in options))
+    if name == "clz":
+        return make_pure(step, plan, [f"u{kind[1:]}"], integers.count_leading_zeros)
+    if name == "popc":
+        return make_pure(step, plan, [f"u{kind[1:]}"], lambda x: np.bitwise_count(x).astype(np.uint32))
+    if name == "bfind" and "shiftamt" not in options:
+        return make_pure(step, plan, [kind], integers.find_highest)
+    if name == "dp4a":
+        return make_pure(step, plan, ["b32"] * 3, partial(integers.dot_bytes, signed=(parts[1] == "s32", parts[2] == "s32")))
+    return None
+
+
+def make_conversion(step: Step, plan: Plan, parts: list[str]) -> tuple[Run, str]:
+    """Return a conversion, and what is known of its bits."""
+    target, source = [part for part in parts if part in KINDS][-2:]
+    options = {part for part in parts[1:] if part not in KINDS}
+    if len(step.operands) == 3:
+        return make_pure(step, plan, [source, source], partial(conversions.pack, source=source, target=target, options=options)), CONVERTED
+    if target == "f16x2" and source in ("e4m3x2", "e5m2x2"):
+        return make_pure(step, plan, [source], partial(conversions.unpack_bytes, source=source)), CONVERTED
+    if target in ("e4m3x2", "e5m2x2") and source == "f16x2":
+
+        def narrow(values: Array) -> Array:
+            halves = split_pairs(values, PAIRS["f16x2"]).astype(np.float32)
+            return conversions.pack(halves[..., 1], halves[..., 0], "f32", target, options)
+
+        return make_pure(step, plan, [source], narrow), CONVERTED
+    status = CONVERTED if is_float(source) or is_float(target) else EXACT
+    return make_pure(step, plan, [source], partial(conversions.convert, source=source, target=target, options=options)), status
