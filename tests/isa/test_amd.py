@@ -159,3 +159,26 @@ def test_layouts_are_those_of_the_calculator() -> None:
                     assert places == whole, (opcode, name, i, j, block, places, whole)
                 compared += len(ours)
     assert compared > 80_000
+
+
+def offset_of(layout: Any, lane: int, register: int) -> int:
+    """Where tensor-layouts has a result, its modes read as its documentation does: lanes of a block first, then rows of a group."""
+    (_, lanes), (_, rows) = layout.shape
+    (of_block, of_lane), (of_group, of_row) = layout.stride
+    return int(lane % lanes * of_lane + lane // lanes * of_block + register % rows * of_row + register // rows * of_group)
+
+
+def test_results_lie_as_tensor_layouts_says() -> None:
+    """C and D of one block. Its A and B give all lanes of a row the same k, which neither AMD's documents nor its calculator do."""
+    atoms_amd = pytest.importorskip("tensor_layouts.atoms_amd", reason="tensor-layouts is not installed")
+    atoms = {atom.ptx: atom for name, atom in vars(atoms_amd).items() if name.endswith("_MFMA")}
+    compared = 0
+    for opcode, atom in atoms.items():
+        ins = fastmma.instruction(opcode)
+        assert isinstance(ins, Instruction)
+        if ins.blocks == 1 and (ins.m, ins.n, ins.k) == atom.shape_mnk:
+            for (i, j, _), places in held(ins, "d").items():
+                ((lane, register, _),) = places
+                assert offset_of(atom.c_layout, lane, register) == i + j * ins.m
+            compared += 1
+    assert compared == 29
