@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fastmma.isa.formats import FORMATS, Format
+from fastmma.kernels.params import FORMULAS
 from fastmma.numerics import reference_steps
 from fastmma.numerics.reference_steps import Number, number, product
 
@@ -161,6 +162,7 @@ def special_of(value: Number) -> str:
 
 # how operations put their operands together: the places of the factors of each term
 _SUMMANDS = {"fma": ((0, 1), (2,)), "add": ((0,), (1,)), "sum": ((0,), (1,)), "multiply": ((0, 1),), "convert": ((0,),), "relu": ((0,),)}
+_SUMMANDS |= dict.fromkeys(FORMULAS, ((0,),))
 
 
 def own_term(name: str, value: Number, codes: tuple[int, ...] | None = None) -> Term:

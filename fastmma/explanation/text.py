@@ -9,6 +9,7 @@ from fastmma.explanation.numbers import Table, aligned, both, decimal, hexadecim
 from fastmma.explanation.overview import overview, sums
 from fastmma.explanation.steps import Dyadic, Step, Term, decoded
 from fastmma.isa.formats import FORMATS, Format
+from fastmma.kernels.params import FORMULAS
 
 _ROUNDINGS = {
     "rn": "to nearest even",
@@ -38,6 +39,8 @@ def _formula(step: Step) -> str:
         return f"fma, {names[0]} + {names[1]}"
     if step.operation == "relu":
         return f"max({names[0]}, 0)"
+    if step.operation in FORMULAS:
+        return f"{step.operation} of {names[0]}"
     if step.operation == "convert":
         return f"{names[0]} to {step.format}"
     return " + ".join(names) if step.operation in ("add", "sum") else names[0]
@@ -47,7 +50,7 @@ def ending(step: Step) -> list[str]:
     """The sum, what is dropped, and the result."""
     fmt = FORMATS[step.format]
     lines = []
-    if step.operation == "relu":
+    if step.operation in ("relu", *FORMULAS):
         return [f"{number_text(step.code, fmt)} ({fmt})"]
     if step.total is None:
         lines.append("a special decides")

@@ -19,6 +19,8 @@ PROMOTIONS = (
 
 # what an epilogue does to the f32 sums, one IEEE operation each; a kernel knows them by position
 OPERATIONS = ("multiply", "add", "fma", "accumulate", "relu", "round to bf16", "round to f16", "convert from s32")
+# and what by a formula of `fastmma.kernels.functions`
+FORMULAS = {"gelu": "gelu_in_product", "gelu-fma": "gelu_in_product_fma"}
 ADDENDS = ("f32", "bf16", "f16")  # formats in which a kernel reads the operands of an epilogue; it knows them by position
 
 
@@ -182,7 +184,7 @@ class PartsOfK(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An operation of `OPERATIONS` on sums (M, N), whose operands are f32 and as large (strides may be 0).
+    """An operation of `OPERATIONS`, or of `FORMULAS`, on sums (M, N), whose operands are f32 and as large (strides may be 0).
 
     "fma" is fma(sums, first, second), "accumulate" fma(first, second, sums); "relu" turns what is below zero, and -0, into +0. `names` are
     those of the operands, for who explains the operation; with that of the sums, if they are no sums but an operand.

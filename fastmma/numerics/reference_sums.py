@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.isa.formats import FORMATS, Format
-from fastmma.kernels.params import Step
+from fastmma.kernels.params import FORMULAS, Step
 from fastmma.numerics import reference_steps
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 from fastmma.numerics.reference_steps import Number, fma, ieee_add, number, product, round_to
@@ -75,10 +75,21 @@ def _relu(x: Number, fmt: Format) -> int:
     return reference_steps.record(reference_steps.Step("relu", (x,), code, fmt, "rn"))
 
 
+def _by_formula(operation: str, x: Number, fmt: Format) -> int:
+    """A function of one number, by the loop that computes it for many: its table was compared with all results of a GPU."""
+    from fastmma.kernels.sums import epilogue
+
+    codes = np.array([[x.code]], np.uint32)
+    epilogue.apply_formula(operation, codes, 1)
+    return reference_steps.record(reference_steps.Step(operation, (x,), int(codes[0, 0]), fmt, "rn"))
+
+
 def _apply(operation: str, code: int, first: int, second: int) -> int:
     """One step of an epilogue on f32 codes."""
     f32 = FORMATS["f32"]
     x, y, z = (number(each, f32) for each in (code, first, second))
+    if operation in FORMULAS:
+        return _by_formula(operation, x, f32)
     match operation:
         case "multiply":
             return multiply(x, y, f32)

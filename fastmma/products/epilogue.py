@@ -25,7 +25,7 @@ from fastmma.products.bound import Arguments
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
 from fastmma.products.order import StreamK
-from fastmma.products.steps import ACTIVATIONS, MULTIPLIERS, ROUND, SCALED_C, ZERO, joining, operands_of
+from fastmma.products.steps import ACTIVATIONS, BIASED_GELU, GELU, MULTIPLIERS, ROUND, SCALED_C, ZERO, joining, operands_of
 
 Multiply = Callable[[slice, slice, Codes], None]  # writes sums of some products and of some of their rows
 
@@ -182,6 +182,8 @@ class Epilogue(NamedTuple):
         """One step, whose operands are rounded first; none where they are not given."""
         if step in ACTIVATIONS:
             return [Step(step)]
+        if step == BIASED_GELU:
+            return [*self._operation("bias", operands, shape, rounding), Step(GELU)]
         names = [name for name in operands_of(step) if name in operands]
         if step == SCALED_C and "beta" in operands:
             names.append("beta")

@@ -10,7 +10,7 @@ import numpy as np
 from fastmma.backends.engine import Backend
 from fastmma.backends.fixed import Fixed, Form
 from fastmma.isa.formats import FORMATS
-from fastmma.kernels.params import ADDENDS, PartsOfK
+from fastmma.kernels.params import ADDENDS, FORMULAS, PartsOfK
 from fastmma.products.bound import Bound, Strided
 from fastmma.products.epilogue import Epilogue, f32_code
 from fastmma.products.gemm_plan import GemmPlan
@@ -132,7 +132,7 @@ def addend_of(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], strides: 
 def epilogue_form(
     plan: GemmPlan, runner: Backend, shape: tuple[int, ...], alpha: Any, beta: Any, addend: Addend | None
 ) -> EpilogueForm | None:
-    """The epilogue of a plan for results of a shape; None where an addend has to be changed before it is added.
+    """The epilogue of a plan for results of a shape; None where an addend has to be changed before it is added, or a step is a formula.
 
     Raises
     ------
@@ -155,7 +155,10 @@ def epilogue_form(
         if addend.name in late and plan.out not in ("f32", addend.format):
             return None
     rows, places, kept = [], [], []
-    for number, step in enumerate(finish.steps_of(plan.operation.instruction.dtype, values, shape)):
+    steps = finish.steps_of(plan.operation.instruction.dtype, values, shape)
+    if any(step.operation in FORMULAS for step in steps):
+        return None
+    for number, step in enumerate(steps):
         operands = []
         for name, given, place in zip(step.names, (step.first, step.second), (compiled.FIRST, compiled.SECOND), strict=False):
             if addend is not None and name == addend.name:

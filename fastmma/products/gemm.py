@@ -89,8 +89,8 @@ def gemm(
         Taken as f32: the result is ``alpha * a @ b + beta * c``. As in BLAS, c is not read where beta is 0.
     bias : float32, bfloat16 or float16 array (N,), optional
         Added to every row.
-    activation : {"relu"}, optional
-        ``max(x, 0)``.
+    activation : {"relu", "gelu"}, optional
+        ``max(x, 0)``; or, on a Hopper GPU, the approximation of cuBLASLt's epilogue by ``tanh.approx.f32``, CUTLASS's without a preset.
     out_dtype : dtype or format, optional
         The format of the result, to which it is rounded to nearest even, once: float32, bfloat16 or float16. By default the accumulator's.
     cast : bool

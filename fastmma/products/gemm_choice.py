@@ -27,11 +27,11 @@ from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import UNSET, Choices, GemmChoices, read_choices
 from fastmma.products.library import LibraryOrder, library_order
 from fastmma.products.presets import SCALED, C, KernelEpilogue
-from fastmma.products.steps import OUTPUTS, check_activation, operands_of, trimmed
+from fastmma.products.steps import ACTIVATIONS, GELU, OUTPUTS, RELU, check_activation, operands_of, trimmed
 
 # CUTLASS's linear combination: one fma each for the bias and for c
 _EPILOGUE = ("alpha+bias", "beta*c", "relu", "round")
-_CUTLASS = KernelEpilogue(_EPILOGUE, ("alpha+bias", "c", "relu", "round"), _EPILOGUE)
+_CUTLASS = KernelEpilogue(_EPILOGUE, ("alpha+bias", "c", "relu", "round"), _EPILOGUE, with_gelu=("alpha+bias", "gelu", "round"))
 _ONE = 0x3F800000
 _OF_AMD = ("v_mfma", "v_wmma")
 _NOT_COMPARED = OrderEvidence("assumed", "one accumulator over ascending k; no product of rocBLAS or hipBLASLt was compared")
@@ -111,22 +111,26 @@ def _result(ins: Instruction, given: EpilogueInputs, choices: Choices, what: str
 
 
 def epilogue_steps(
-    ins: Instruction, given: EpilogueInputs, choices: Choices, known: dict[str, tuple[str, ...]], what: str
+    ins: Instruction, given: EpilogueInputs, choices: Choices, kernel: KernelEpilogue, what: str
 ) -> tuple[tuple[str, ...], str]:
     """Find the steps of the epilogue and the format of the result, both empty where the result is the accumulator."""
-    activation, out = choices.activation, _result(ins, given, choices, what)
+    activation, known, out = choices.activation, kernel.epilogues, _result(ins, given, choices, what)
     check_activation(activation)
+    if activation == GELU:
+        known = {"": kernel.with_gelu} if kernel.with_gelu else {}
     adds = given.beta or (C if choices.preset is not None and given.c is not None else "")
     if not (out or given.bias or given.alpha or adds or activation):
         return (), ""
+    if adds not in known and activation == GELU:
+        raise OperandError(f"{what}: preset {choices.preset!r} does not say how gelu is applied{' with c' if adds else ''} here")
     if adds not in known:
         raise OperandError(f"{what}: preset {choices.preset!r} does not say how c is added; add it to the result yourself")
     names = {"bias"} if given.bias else set()
     names |= {"alpha"} if given.alpha else set()
     names |= {"c"} if adds else set()
-    names |= {activation} if activation else set()
-    steps = trimmed(known[adds], names)
+    steps = trimmed(known[adds], names | (set(ACTIVATIONS) - {RELU} if activation == GELU else {activation} if activation else set()))
     missing = names - {part for step in steps for part in (step, *operands_of(step))}
+    missing |= {activation} if activation == RELU and RELU not in steps else set()
     if missing:
         raise OperandError(f"{what}: preset {choices.preset!r} does not say how {' and '.join(sorted(missing))} is applied here")
     return steps, out or ("f16" if ins.dtype == "f16" else "f32")
@@ -152,7 +156,7 @@ def _chosen(operands: Signature | None, given: EpilogueInputs, choices: Choices,
     else:
         shape = None if operands is None else operands.extents
         done = library_order(ins, target, shape, given.bias, _result(ins, given, choices, what), choices)
-    steps, out = epilogue_steps(done.instruction, given, choices, done.ends.epilogues, what)
+    steps, out = epilogue_steps(done.instruction, given, choices, done.ends, what)
     return GemmPlan(
         target,
         done.instruction,  # type: ignore[arg-type]  # the plan keeps its name

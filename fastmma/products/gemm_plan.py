@@ -59,7 +59,8 @@ class GemmPlan(LibraryPlan):
     epilogue : tuple of str
         What becomes of the sums, as f32 numbers x, step by step: ``"alpha"`` (``x * alpha``), ``"bias"`` (``x + bias``), ``"c"`` (``x +
         c``, c being beta * c, rounded), ``"alpha+bias"`` and ``"alpha+c"`` (in one fma), ``"beta*c"`` (``fma(beta, c, x)``), ``"relu"``
-        (``max(x, 0)``), ``"round"`` to `out`. Steps after ``"round"`` take operands rounded to `out`, and their results are rounded to it.
+        (``max(x, 0)``), ``"gelu"`` and ``"gelu-fma"`` (by ``tanh.approx.f32``, on Hopper; in ``"gelu(x+bias)"`` there is no rounding
+        between the two), ``"round"`` to `out`. Steps after ``"round"`` take operands rounded to `out`, and their results are rounded to it.
         What a call is not given is left out. If empty, the result is the accumulator. c starts the accumulator where no step takes it.
     out : {"", "f32", "bf16", "f16"}
         The format of the result, where there is an epilogue.
@@ -127,7 +128,7 @@ class GemmPlan(LibraryPlan):
         check_string(self.out, "out")
         if isinstance(self.epilogue, tuple) and not self.epilogue and not self.out:
             return
-        check_steps(self.epilogue)
+        check_steps(self.epilogue, self.target)
         if self.out not in OUTPUTS:
             raise OperandError(f"{ins}: the result of an epilogue must be one of {', '.join(OUTPUTS)}, not {self.out!r}")
         if ins.dtype not in _SUMS:

@@ -81,7 +81,7 @@ class LanesPlan(LibraryPlan):
         if self.operands not in OPERANDS:
             raise OperandError(f"operands must be one of {', '.join(OPERANDS)}, not {self.operands!r}")
         if self.epilogue or self.out:
-            check_steps(self.epilogue)
+            check_steps(self.epilogue, self.target)
             if self.out not in OUTPUTS:
                 raise OperandError(f"the result of an epilogue must be one of {', '.join(OUTPUTS)}, not {self.out!r}")
         check_string(self.scaled, "scaled")

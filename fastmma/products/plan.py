@@ -130,7 +130,7 @@ class AccumulationPlan(LibraryPlan):
         _check_name(self.out, OUTPUTS, "the result must be")
         if not isinstance(self.schemes, tuple) or len(self.schemes) != 2:
             raise OperandError(f"schemes must be a tuple of two, those of a and b, not {self.schemes!r}")
-        check_epilogue(self.epilogue, self.scales)
+        check_epilogue(self.epilogue, self.scales, self.target)
         self._check_operands(ins)
         if ins.dtype not in ("f32", "s32") or ins.sparse:
             raise InstructionError(f"{ins}: a scaled product needs a dense instruction that accumulates in f32 or s32")
@@ -220,9 +220,9 @@ def _check_name(name: Any, names: Collection[str], what: str) -> None:
         raise OperandError(f"{what} one of {', '.join(names)}, not {name!r}")
 
 
-def check_epilogue(steps: tuple[str, ...], scales: str) -> None:
+def check_epilogue(steps: tuple[str, ...], scales: str, target: str) -> None:
     """Raise OperandError unless these are steps of an epilogue, with the scales if they belong there."""
-    check_steps(steps)
+    check_steps(steps, target)
     found = {name for step in steps for name in operands_of(step) if name.startswith("scale_")}
     wanted = [{"scale_ab"}, {"scale_a", "scale_b"}] if scales == "epilogue" else [set()]
     if found not in wanted:

@@ -23,12 +23,15 @@ class KernelEpilogue:
         Where nothing is added but a bias; where c is added as it is; and times a beta that is not 1. Empty where they are not known.
     wide : str
         The row of `KERNEL_EPILOGUES` by which the kernel ends that writes f32, if it is another.
+    with_gelu : tuple of str
+        Where gelu is asked for, and nothing is added but a bias; empty where it is not known.
     """
 
     alone: tuple[str, ...]
     with_c: tuple[str, ...] = ()
     with_scaled_c: tuple[str, ...] = ()
     wide: str = ""
+    with_gelu: tuple[str, ...] = ()
 
     @property
     def epilogues(self) -> dict[str, tuple[str, ...]]:
@@ -41,22 +44,27 @@ class KernelEpilogue:
 
 
 _ALONE, _ROUNDED_FIRST = ("alpha", "bias", "relu", "round"), ("alpha", "round", "bias")
+_GELU, _GELU_AFTER, _GELU_FMA = ("bias", "gelu", "round"), ("round", "gelu(x+bias)"), ("bias", "gelu-fma", "round")
 _ADD, _FMA = ("alpha", "beta*c", "round"), ("alpha+c", "round")
 # seen on an H200 with cuBLAS 13.1: sums of a few bits that c almost cancels, so that every rounding shows
 KERNEL_EPILOGUES: dict[str, KernelEpilogue] = {
     "": KernelEpilogue(_ALONE),
+    # 8-bit floats by nvjet
+    "fp8": KernelEpilogue(_ALONE, with_gelu=_GELU_FMA),
+    "fp8 parts": KernelEpilogue(_ALONE, with_gelu=_GELU),
     # nvjet; a kernel of its own, badd, adds c with beta = 1 to a result that was rounded before
-    "badd": KernelEpilogue(_ALONE, ("alpha", "round", "c"), _FMA),
+    "badd": KernelEpilogue(_ALONE, ("alpha", "round", "c"), _FMA, with_gelu=_GELU_FMA),
     # the kernel that adds parts of k, splitKreduce, and some of CUTLASS's
-    "add": KernelEpilogue(_ALONE, _ADD, _ADD),
+    "add": KernelEpilogue(_ALONE, _ADD, _ADD, with_gelu=_GELU),
     # CUTLASS's parts in a workspace of 16 bits; a bias is added to what was rounded
-    "add-rounded": KernelEpilogue((*_ROUNDED_FIRST, "relu"), _ADD, _ADD),
+    "add-rounded": KernelEpilogue((*_ROUNDED_FIRST, "relu"), _ADD, _ADD, with_gelu=_GELU_AFTER),
     # off the tensor cores, where threads share k: alpha times a sum of 0 is 0, also where alpha is negative
-    "lanes": KernelEpilogue(("alpha+0", "bias", "relu", "round"), _FMA, _FMA),
+    "lanes": KernelEpilogue(("alpha+0", "bias", "relu", "round"), _FMA, _FMA, with_gelu=_GELU_AFTER),
     # the same where alpha multiplies an operand first
-    "lanes-scaled": KernelEpilogue(("bias", "relu", "round"), ("beta*c", "round"), ("beta*c", "round")),
-    "fma": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA),
-    "fma16": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA, wide="add"),
+    "lanes-scaled": KernelEpilogue(("bias", "relu", "round"), ("beta*c", "round"), ("beta*c", "round"), with_gelu=_GELU_AFTER),
+    "fma": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA, with_gelu=_GELU),
+    "fma, gelu after": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA, with_gelu=_GELU_AFTER),
+    "fma16": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA, wide="add", with_gelu=_GELU),
     # parts that are added in place go through the epilogue one by one: c or a bias joins the first one, and its result is the next one's c
     "in-place fma": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA),
     "in-place add": KernelEpilogue(_ALONE, _ADD, _ADD),

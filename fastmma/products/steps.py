@@ -18,7 +18,15 @@ MULTIPLIERS = {
 ADDENDS = {"c": "c", "bias": "bias"}
 ZERO = "0"  # what an fma may add in an addend's place: its zeros are positive
 SCALED_C = "beta*c"
-ACTIVATIONS = {"relu": "max(x, 0)"}
+RELU, GELU = "relu", "gelu"
+# t is `tanh.approx.f32`
+ACTIVATIONS = {
+    RELU: "max(x, 0)",
+    GELU: "x / 2 * (t + 1), t = tanh(0.7978846 * x * fma(0.044715 * x, x, 1))",
+    "gelu-fma": "fma(x, t, x) / 2, t = tanh(x * fma(0.035677426 * x, x, 0.7978846))",
+}
+BIASED_GELU = "gelu(x+bias)"  # without a rounding between them
+_APPROXIMATED = "sm_90"  # targets of which all results of `tanh.approx.f32` are known
 
 
 def operands_of(step: str) -> tuple[str, ...]:
@@ -31,6 +39,8 @@ def operands_of(step: str) -> tuple[str, ...]:
     """
     if step == SCALED_C:
         return ("c",)
+    if step == BIASED_GELU:
+        return ("bias",)
     return () if step == ROUND or step in ACTIVATIONS else tuple(name for name in step.split("+") if name != ZERO)
 
 
@@ -46,32 +56,37 @@ def texts(steps: tuple[str, ...], out: str) -> Iterator[str]:
             yield f"fma(beta, c, x){rounded}"
         elif step in ACTIVATIONS:
             yield ACTIVATIONS[step]
+        elif step == BIASED_GELU:
+            yield f"gelu of x + bias, which is {ACTIVATIONS[GELU]}{rounded}"
         elif addend:
             yield f"fma(x, {MULTIPLIERS[factor]}, {ADDENDS.get(addend, addend)}){rounded}"
         else:
             yield (f"x * {MULTIPLIERS[step]}" if step in MULTIPLIERS else f"x + {ADDENDS[step]}") + rounded
 
 
-def check_steps(steps: tuple[str, ...]) -> None:
-    """Raise OperandError unless these are steps of an epilogue in some order, each operand once, and one rounding.
+def check_steps(steps: tuple[str, ...], target: str) -> None:
+    """Raise OperandError unless these are steps of an epilogue in some order, each operand once, and one rounding, known of the target.
 
     Examples
     --------
-    >>> check_steps(("alpha+bias", "beta*c", "relu", "round"))
+    >>> check_steps(("alpha+bias", "beta*c", "relu", "round"), "sm_80")
     """
     if not isinstance(steps, tuple) or not all(isinstance(step, str) for step in steps):
         raise OperandError(f"an epilogue must be a tuple of names of steps, not {steps!r}")
     for step in steps:
         factor, plus, addend = step.partition("+")
-        single = step in (ROUND, SCALED_C) or step in MULTIPLIERS or step in ADDENDS or step in ACTIVATIONS
+        single = step in (ROUND, SCALED_C, BIASED_GELU) or step in MULTIPLIERS or step in ADDENDS or step in ACTIVATIONS
         if not (single or (plus and factor in MULTIPLIERS and (addend in ADDENDS or addend == ZERO))):
-            known = ", ".join([*MULTIPLIERS, *ADDENDS, SCALED_C, *ACTIVATIONS, ROUND])
+            known = ", ".join([*MULTIPLIERS, *ADDENDS, SCALED_C, *ACTIVATIONS, BIASED_GELU, ROUND])
             raise OperandError(
                 f"a step of an epilogue is one of {known}, or a factor and an addend in one fma as 'alpha+bias', not {step!r}"
             )
     operands = [name for step in steps for name in operands_of(step)]
     if len(set(operands)) < len(operands) or steps.count(ROUND) != 1:
         raise OperandError(f"an epilogue has each operand at most once, and {ROUND!r} exactly once, unlike {steps}")
+    approximated = [step for step in steps if step == BIASED_GELU or (step in ACTIVATIONS and step != RELU)]
+    if approximated and not target.startswith(_APPROXIMATED):
+        raise OperandError(f"{approximated[0]} takes tanh.approx.f32, of which {_APPROXIMATED} is known, not {target}")
 
 
 def trimmed(steps: tuple[str, ...], given: set[str]) -> tuple[str, ...]:
@@ -86,6 +101,8 @@ def trimmed(steps: tuple[str, ...], given: set[str]) -> tuple[str, ...]:
     for step in steps:
         if step in ACTIVATIONS:
             found += [step] if step in given else []
+        elif step == BIASED_GELU:
+            found += [] if GELU not in given else [step] if "bias" in given else [GELU]
         elif step in (ROUND, SCALED_C):
             found += [step] if set(operands_of(step)) <= given else []
         else:

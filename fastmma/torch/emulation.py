@@ -96,6 +96,7 @@ class Emulation:
         alpha: float = 1.0,
         beta: float = 1.0,
         grouped: bool = False,
+        activation: str | None = None,
     ) -> torch.Tensor:
         """Matrices (..., M, K) times (..., K, N), with the epilogue of a library.
 
@@ -110,11 +111,11 @@ class Emulation:
         if a.is_nested or b.is_nested:
             raise UnknownError("torch multiplies nested tensors itself")
         modes, added = self.settings.modes(a.dtype), None if addend is None else _lying(addend)
-        key = operator, _lying(a), _lying(b), added, bias is None, alpha, beta, out_dtype, modes, grouped
+        key = operator, _lying(a), _lying(b), added, bias is None, alpha, beta, out_dtype, modes, grouped, activation
         found = self._plans.get(key)
         if found is None:
             try:
-                wanted = Epilogue(out_dtype or a.dtype, c is not None, bias is not None, alpha, beta, grouped)
+                wanted = Epilogue(out_dtype or a.dtype, c is not None, bias is not None, alpha, beta, grouped, activation)
                 found = self._prepared(operator, a, b, addend, wanted, modes)
             except UnknownError as unknown:
                 found = str(unknown)

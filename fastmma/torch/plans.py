@@ -48,6 +48,7 @@ class Epilogue(NamedTuple):
     alpha: float = 1.0
     beta: float = 1.0
     grouped: bool = False  # by torch's kernel for groups of matrices
+    activation: str | None = None
     aligned: bool = True  # whether a and b begin at multiples of 16 bytes, as every recorded operand does
 
 
@@ -98,6 +99,8 @@ def planned(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, epil
             found = Planned(gemm_plan(a, b, **given), ASSUMED, how)
     except (InstructionError, TargetError, OperandError) as error:
         raise UnknownError(str(error)) from None
+    if found.status == ASSUMED and epilogue.activation:
+        raise UnknownError(f"what cuBLASLt chooses with {epilogue.activation} is not known here")
     if found.status == ASSUMED and said is None and settings.library is not None and not epilogue.grouped:
         chosen = by_choice(settings, a, b, epilogue)
         if chosen is not None and isinstance(chosen.plan, LanesPlan):
@@ -157,6 +160,7 @@ def epilogue_options(epilogue: Epilogue) -> dict[str, Any]:
     """Return the inputs of an epilogue as arguments of `gemm_plan`."""
     given: dict[str, Any] = {"alpha": float(epilogue.alpha)}
     given |= {"bias": _ADDED} if epilogue.bias else {}
+    given |= {"activation": epilogue.activation} if epilogue.activation else {}
     return given | ({"c": _ADDED, "beta": epilogue.beta} if epilogue.c else {})
 
 

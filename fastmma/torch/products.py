@@ -47,9 +47,11 @@ def addmm(
 def addmm_activation(
     run: Emulation, name: str, c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1, use_gelu: bool = False
 ) -> Tensor:
-    """``relu(c + alpha * a @ b)``: of the result, which is rounded and has its bias."""
+    """``relu(c + alpha * a @ b)``: of the result, which is rounded and has its bias. The GELU is that of cuBLASLt's epilogue."""
     if use_gelu:
-        raise UnknownError("the GELU of cuBLASLt's epilogue is an approximation that nobody knows")
+        if c.dim() != 1 or c.shape[0] != b.shape[1] or beta != 1 or alpha != 1 or a.is_cuda:
+            raise UnknownError("the GELU of cuBLASLt's epilogue is known of a bias, as it is, and computed on CPUs")
+        return run.product(name, a, b, bias=c, activation="gelu")
     return torch.relu(addmm(run, name, c, a, b, beta=beta, alpha=alpha))
 
 

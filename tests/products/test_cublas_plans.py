@@ -20,6 +20,7 @@ from fastmma.products.lanes_plan import LanesPlan
 
 SAMPLES = cublas_kernels.samples()
 H100 = cublas_kernels.samples(cublas_kernels.PATH.with_name("cublas_kernels_h100.npz"))
+GELU = cublas_kernels.samples(cublas_kernels.PATH.with_name("cublas_gelu.npz"))
 ALGOS = sorted({sample.choice[0] for sample in SAMPLES})
 # of the samples: the kinds of stream-K and of parts whose order no rule has
 REFUSED = 4
@@ -63,6 +64,17 @@ def test_products_of_an_h100_are_replayed() -> None:
         assert cublas_kernels.same(found, sample.elements), (sample.query, sample.choice)
         compared += 1
     assert compared > 0.95 * len(H100)
+
+
+def test_gelu_epilogues_of_an_h200_are_replayed() -> None:
+    """Products that no rule was made from; half of the biases are near 1, where tanh counts."""
+    for sample in GELU:
+        assert cublas_kernels.same(cublas_kernels.computed(sample), sample.elements), (sample.query, sample.choice)
+    refused = GELU[0]._replace(query=GELU[0].query._replace(added=2))
+    with pytest.raises(fastmma.OperandError, match="does not say how gelu is applied with c here"):
+        cublas_kernels.planned(refused)
+    with pytest.raises(fastmma.OperandError, match="of which sm_90 is known, not sm_80"):
+        fastmma.gemm_plan(*untouched(16, 16, 16), target="A100", activation="gelu", out_dtype="bf16")
 
 
 def test_few_samples_are_refused() -> None:
@@ -161,7 +173,7 @@ REFUSALS: list[tuple[Any, type[fastmma.FastmmaError], str]] = [
     (lambda: plan(A[::2, ::2], B[::2], choice=CHOICE), fastmma.OperandError, "contiguous"),
     (lambda: plan(A, B.T, choice=CHOICE), fastmma.OperandError, r"a must be \(M, K\)"),
     (lambda: plan(A[0], B, choice=CHOICE), fastmma.OperandTypeError, "two or three dimensions"),
-    (lambda: plan(A, B, choice=CHOICE, activation="gelu"), fastmma.OperandError, "activation"),
+    (lambda: plan(A, B, choice=CHOICE, activation="silu"), fastmma.OperandError, "activation"),
     *(
         (lambda wrong=wrong: Lanes(**wrong), fastmma.OperandError, "Lanes: ")
         for wrong in ({"lanes": 3}, {"tree": "pairwise"}, {"blocks": 2, "parts": 2}, {"vector": -1})

@@ -148,7 +148,7 @@ def test_specials_and_zeros() -> None:
         ({"beta": 2.0}, OperandError, "beta multiplies c, which is not given"),
         ({"beta": "2", "c": np.zeros((4, 4), np.float32)}, OperandTypeError, "beta must be a real number"),
         ({"alpha": [1, 2]}, OperandTypeError, "alpha must be a real number"),
-        ({"activation": "gelu"}, OperandError, "activation must be one of relu, not 'gelu'"),
+        ({"activation": "silu"}, OperandError, "activation must be one of relu, gelu, gelu-fma, not 'silu'"),
         ({"out_dtype": "e4m3"}, OperandTypeError, "out_dtype must be one of f32, bf16, f16"),
         ({"out_dtype": "f99"}, OperandTypeError, "out_dtype"),
         ({"accumulator": "s32"}, fastmma.InstructionError, "no instruction for f16 times f16 with a s32 accumulator"),
@@ -178,7 +178,7 @@ def test_plans_without_a_place_for_what_is_given() -> None:
         (("alpha",), "f32", "'round' exactly once"),
         (("scale_a", "round"), "f32", "gemm's epilogue has no scales"),
         (("c", "beta*c", "round"), "f32", "each operand at most once"),
-        (("gelu", "round"), "f32", "a step of an epilogue is one of"),
+        (("silu", "round"), "f32", "a step of an epilogue is one of"),
         ("round", "f32", "must be a tuple"),
     ):
         with pytest.raises(OperandError, match=message):

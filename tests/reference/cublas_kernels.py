@@ -27,7 +27,7 @@ from reference.cancelling import KEPT, generator, kept, numbers
 PATH = Path(__file__).parent / "cublas_kernels.npz"
 KINDS = ("bf16", "f16", "tf32", "f32", "e4m3", "e4m3fast", "s8")
 LAYOUTS = ("nn", "nt", "tn", "tt")
-BIAS, RELU = 4, 2  # bits of an epilogue's number
+BIAS, RELU, GELU = 4, 2, 32  # bits of an epilogue's number
 DTYPES: dict[str, Any] = {
     "bf16": ml_dtypes.bfloat16,
     "f16": np.float16,
@@ -76,7 +76,8 @@ def addends(query: Query) -> tuple[NDArray[Any], NDArray[Any]]:
     """What is kept of c, and of the bias."""
     rng, dtype = generator(query.seed, 77), DTYPES[query.out]
     bits, rows, columns = {"bf16": 8, "f16": 11}.get(query.out, 24), len(kept(query.m)), len(kept(query.n))
-    c, bias = numbers(rng, (KEPT, KEPT), bits, 4, -6), numbers(rng, (KEPT,), bits, 4, -6)
+    spread = (2, 0) if query.epilogue & GELU and query.seed % 2 else (4, -6)  # a gelu of small numbers is half of them
+    c, bias = numbers(rng, (KEPT, KEPT), bits, *spread), numbers(rng, (KEPT,), bits, *spread)
     return c[:rows, :columns].astype(dtype), bias[:columns].astype(dtype)
 
 
@@ -96,8 +97,8 @@ def arguments(query: Query, *, whole: bool) -> dict[str, Any]:
         found["alpha"] = SCALED[0]
     if query.epilogue & BIAS:
         found["bias"] = np.empty(query.n, dtype) if whole else bias
-    if query.epilogue & RELU and whole:
-        found["activation"] = "relu"
+    if query.epilogue & (RELU | GELU) and whole:
+        found["activation"] = "gelu" if query.epilogue & GELU else "relu"
     return found
 
 

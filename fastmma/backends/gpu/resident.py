@@ -9,8 +9,9 @@ import numpy as np
 from fastmma.backends.call import Codes, Operands, Operation, cut
 from fastmma.backends.gpu.cuda_source import THREADS, epilogue_source
 from fastmma.backends.gpu.emulator import Emulator
+from fastmma.host.errors import OperandError
 from fastmma.isa.formats import FORMATS, Format
-from fastmma.kernels.params import OPERATIONS, PROMOTIONS, Promotion, Step
+from fastmma.kernels.params import FORMULAS, OPERATIONS, PROMOTIONS, Promotion, Step
 
 _JOINED = ("f32", "s32", "f16", "f64")  # as in epilogue.cu
 
@@ -69,6 +70,8 @@ class Resident(Emulator):
             return super().apply(sums, steps, threads)
         rows, columns = sums.shape
         for step in steps:
+            if step.operation in FORMULAS:
+                raise OperandError(f"{step.operation} is computed on a CPU alone")
             operands = (*self._operand(step.first), *self._operand(step.second))
             self._each("step", sums.size, sums, sums.strides[0] // 4, rows, columns, OPERATIONS.index(step.operation), *operands)
         return sums

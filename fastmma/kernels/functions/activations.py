@@ -19,6 +19,7 @@ from fastmma.kernels.functions.expression import (
 _ROOT_HALF = float.fromhex("0x1.6a09e667f3bcdp-1")
 _GELU_BETA = float.fromhex("0x1.9884533d43651p-1")  # sqrt(2 / pi)
 _GELU_KAPPA = float.fromhex("0x1.6e4e26d4801f7p-5")  # 0.044715
+_GELU_CUBIC = float.fromhex("0x1.2444fc0000000p-5")  # 0.0356774, five units above the product of both in float32
 _THREE_KAPPA = float.fromhex("0x1.12ba9c0000000p-3")  # in float32
 _PDF = float.fromhex("0x1.9884533d43651p-2")  # 1 / sqrt(2 pi)
 _SIXTH = float.fromhex("0x1.5555555555555p-3")
@@ -62,6 +63,20 @@ def _gelu_inner(x: Value) -> Value:
 
 def _gelu_tanh(x: Value) -> Value:
     return x * 0.5 * (_gelu_inner(x) + 1.0)
+
+
+def _tanh_approx(x: Value) -> Value:
+    return x.code.add(f"call float @nvvm_tanh_approx_f(float {x.name})")
+
+
+def _gelu_in_product(x: Value) -> Value:
+    """CUTLASS's ``GELU_taylor``."""
+    return x * 0.5 * (_tanh_approx(x * _GELU_BETA * fma(x * _GELU_KAPPA, x, 1.0)) + 1.0)
+
+
+def _gelu_in_product_fma(x: Value) -> Value:
+    """That of cuBLAS's own kernels."""
+    return fma(x, _tanh_approx(x * fma(x * _GELU_CUBIC, x, _GELU_BETA)), x) * 0.5
 
 
 def _gelu_tanh_backward(dy: Value, x: Value) -> Value:
@@ -165,6 +180,8 @@ ACTIVATIONS: dict[str, Formula] = {
     "tanh_backward": _tanh_backward,
     "silu_backward": _silu_backward,
     "gelu_backward": _gelu_backward,
+    "gelu_in_product": _gelu_in_product,
+    "gelu_in_product_fma": _gelu_in_product_fma,
     "gelu_tanh_backward": _gelu_tanh_backward,
     "softplus_backward": _softplus_backward,
     "mish_backward": _mish_backward,

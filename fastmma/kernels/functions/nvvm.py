@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from fastmma.kernels.functions.hyperbolic import TANGENT_DEFINITIONS, tangents
 from fastmma.kernels.functions.nvvm_directed import INLINE_DIRECTED, ROUNDED, UP_AND_FLUSHED, flush
 from fastmma.kernels.functions.nvvm_float64 import FLOAT64, INLINE_FLOAT64, MIXED
 from fastmma.kernels.functions.rounding import DIRECTED
@@ -154,8 +155,9 @@ def local_name(intrinsic: str) -> str:
 @lru_cache(4)
 def definitions(compiler: str = "nvcc") -> str:
     """Return the IR of all of them, as libdevice calls them in code of a compiler, ``"nvcc"`` or ``"triton"``."""
-    found = [_HEAD, _REFLECT.format(*_REFLECTED[compiler]), DIRECTED, UP_AND_FLUSHED, special_functions(), SINES, _MULTIPLY_ADD, MIXED]
-    table = _DEFINITIONS | SINE_DEFINITIONS | ROUNDED
+    found = [_HEAD, _REFLECT.format(*_REFLECTED[compiler]), DIRECTED, UP_AND_FLUSHED, special_functions(), SINES, tangents()]
+    found += [_MULTIPLY_ADD, MIXED]
+    table = _DEFINITIONS | SINE_DEFINITIONS | TANGENT_DEFINITIONS | ROUNDED
     for name, (arguments, body) in table.items():
         found.append(_function(local_name(f"nvvm.{name}"), arguments, body))
         flushing = name.replace(".f", ".ftz.f", 1) if not name.endswith(".f32") else name.replace(".f32", ".ftz.f32")

@@ -108,7 +108,7 @@ def _of_unit(name: str, flush: str) -> Formula:
 _UNIT = ("ex2", "lg2", "rcp", "rsqrt", "sqrt")  # of the special function unit
 # by name: parameters first, then operands
 FORMULAS: dict[str, Formula] = {name: _of_libdevice(name) for names in LIBDEVICE.values() for name in names.split()}
-FORMULAS |= {f"{name}.approx.f32": _of_unit(name, "") for name in ("sin", "cos", *_UNIT) if name != "rcp"}
+FORMULAS |= {f"{name}.approx.f32": _of_unit(name, "") for name in ("sin", "cos", "tanh", *_UNIT) if name != "rcp"}
 FORMULAS |= {f"{name}.approx.ftz.f32": _of_unit(name, "_ftz") for name in _UNIT}
 FORMULAS |= {
     "sinc": _sinc,

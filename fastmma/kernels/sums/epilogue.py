@@ -15,7 +15,7 @@ from fastmma.kernels.llvm.compilation import compiled, entry, inner
 from fastmma.kernels.llvm.simd import bitcast, convert, extract, fma, load_scalar, select, splat, store, zeros
 from fastmma.kernels.matrices.accumulators import MAGNITUDE, NAN, SIGN, half_narrowed, half_rounded, half_widened
 from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, address_of, load_code, load_codes, matrix
-from fastmma.kernels.params import ADDENDS, OPERATIONS, Step
+from fastmma.kernels.params import ADDENDS, FORMULAS, OPERATIONS, Step
 
 _MULTIPLY, _ADD, _FMA, _ACCUMULATE, _RELU, _BF16, _F16, _FROM_S32 = range(len(OPERATIONS))
 _F32_ADDEND, _BF16_ADDEND, _F16_ADDEND = range(len(ADDENDS))
@@ -187,6 +187,12 @@ def apply(sums: NDArray[Any], steps: Sequence[Step], threads: int, out: NDArray[
 
     `out` is given the sums, which must have been rounded to bf16, or to f16 where `half`, as codes of that format.
     """
+    place = next((place for place, step in enumerate(steps) if step.operation in FORMULAS), None)
+    if place is not None:
+        apply(sums, steps[:place], threads)
+        apply_formula(steps[place].operation, sums, threads)
+        apply(sums, steps[place + 1 :], threads, out, half)
+        return
     rows, columns = sums.shape
     table = [operation_of(step, operand_of(step.first), operand_of(step.second)) for step in steps]
     numbers = numbers_of(matrix(sums), NOWHERE if out is None else matrix(out), half, columns, table)
@@ -196,6 +202,14 @@ def apply(sums: NDArray[Any], steps: Sequence[Step], threads: int, out: NDArray[
         run(place, start, stop)
 
     parallel_for(work, rows, threads, max(1, _AT_ONCE // max(columns, 1)))
+
+
+def apply_formula(operation: str, sums: NDArray[Any], threads: int) -> None:
+    """Take a step of `FORMULAS` on f32 sums, in place; NaN is canonical."""
+    from fastmma.kernels.functions.apply import apply as apply_to_each
+
+    found = apply_to_each(FORMULAS[operation], sums.view(np.float32), threads=threads)
+    sums[...] = np.where(np.isnan(found), np.uint32(NAN), found.view(np.uint32)).view(sums.dtype)
 
 
 def narrow(sums: NDArray[Any], out: NDArray[Any], half: bool, threads: int) -> None:

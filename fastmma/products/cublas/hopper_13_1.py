@@ -48,10 +48,10 @@ _TILES = (
         leaves_out=True,
         joins=_ASCENDING,
         promote_every=128,
-        ends="",
-        split_ends="",
+        ends="fp8",
+        split_ends="fp8 parts",
     ),
-    TileRow(41, (35,), _HALVES, "wgmma", ends="fma"),
+    TileRow(41, (35,), _HALVES, "wgmma", ends="fma, gelu after"),
     *(
         _cutlass(23, stages, fmt, "m16n8k16", tile, "fma16")
         for fmt in _HALVES

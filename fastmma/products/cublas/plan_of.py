@@ -87,7 +87,7 @@ def plan(
         The format of the result; by default f32.
     alpha, beta : float
         Only whether they are 1 counts.
-    activation : {"relu"}, optional
+    activation : {"relu", "gelu"}, optional
     use_fast_accum : bool
         Whether 8-bit floats are not promoted, ``CUBLASLT_MATMUL_DESC_FAST_ACCUM``.
     tf32 : bool
@@ -266,7 +266,7 @@ def _steps(ins: Any, kind: KernelEpilogue, known: Known, call: Call) -> tuple[tu
     """Find the steps of an epilogue, and the format of the result."""
     kind = kind.with_bias_as_c() if known.adds_bias_as_c else kind
     choices = Choices(activation=call.activation, out_dtype=call.product.out, preset="cublas")
-    return epilogue_steps(ins, call.given, choices, kind.epilogues, "plan")
+    return epilogue_steps(ins, call.given, choices, kind, "plan")
 
 
 def _lanes(row: LaneRow, known: Known, call: Call) -> LanesPlan:

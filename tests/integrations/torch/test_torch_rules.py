@@ -55,7 +55,7 @@ UNKNOWN: dict[str, Callable[[], torch.Tensor]] = {
     "conv": WHOLE["conv_transpose2d"],
     "mm": lambda: WIDE @ WIDE,
     "dot": lambda: torch.dot(A[0], A[0]),
-    "addmm_activation": lambda: torch._addmm_activation(A[0, :64], A, A.t(), use_gelu=True),
+    "addmm_activation": lambda: torch._addmm_activation(A[0, :64], A, A.t(), alpha=2, use_gelu=True),
     "lstm": WHOLE["lstm"],
 }
 
