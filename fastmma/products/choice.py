@@ -151,8 +151,16 @@ def other_spelling(ins: Instruction, target: str) -> str:
 
 
 @lru_cache(1024)
-def multiplicand(dtype: np.dtype[Any], what: str) -> Format:
-    """The format of a multiplicand's elements.
+def multiplicand(dtype: np.dtype[Any], what: str, target: str = "") -> Format:
+    """Return the format of a multiplicand's elements.
+
+    Parameters
+    ----------
+    dtype : dtype
+    what : str
+        Which operand of which function it is, for errors.
+    target : str, optional
+        A GPU whose matrix cores may multiply float32 or int32 as they are, as AMD's do.
 
     Raises
     ------
@@ -163,7 +171,7 @@ def multiplicand(dtype: np.dtype[Any], what: str) -> Format:
         fmt = format_of(dtype)
     except InstructionError:
         raise OperandTypeError(f"{what} has dtype {dtype}, which no instruction multiplies") from None
-    if fmt.name in ("f32", "s32"):
+    if fmt.name in ("f32", "s32") and (not target or usual_instruction(fmt.name, fmt.name, None, target) is None):
         raise OperandTypeError(
             f"{what} has dtype {dtype}: name the instruction (a tf32 one takes float32, and fma.rn.f32 off the tensor cores), or "
             "convert it to the format to be multiplied"

@@ -84,7 +84,7 @@ def _instruction(operands: Signature | None, given: EpilogueInputs, choices: Cho
             raise InstructionError(f"{ins}: it accumulates in {ins.dtype}, not {wide}")
         return ins
     assert operands is not None
-    a, b = multiplicand(operands.a, f"{what}: a"), multiplicand(operands.b, f"{what}: b")
+    a, b = multiplicand(operands.a, f"{what}: a", target), multiplicand(operands.b, f"{what}: b", target)
     if wide is None and given.c is not None and not given.beta and choices.preset is None:
         wide = accumulator(given.c, f"{what}: c")
     scales = None if operands.scales is None else scale(operands.scales, what)

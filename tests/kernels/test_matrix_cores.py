@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from reference import matrix_cores
 from reference.cases import cases
@@ -15,6 +16,7 @@ from fastmma import FORMATS, gemm
 from fastmma.backends import route
 from fastmma.backends.problem import Extents, Problem, Strides
 from fastmma.kernels.llvm import cpu
+from fastmma.testing import adversarial, assert_bits_equal
 
 Model = Callable[[Any, Any, float, tuple[int, int]], float]
 MODELS: dict[str, Model] = {
@@ -98,3 +100,12 @@ def test_lanes_take_large_products() -> None:
     ]
     lanes = "steps in lanes" if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= cpu.usable() else "windows"
     assert taken == [lanes, "windows"]
+
+
+@pytest.mark.parametrize("target", ["MI100", "MI250X", "MI300X"])
+def test_float32_is_multiplied_as_it_is(target: str) -> None:
+    """AMD's matrix cores multiply float32, by chains of fused multiply-adds; of an NVIDIA GPU the format must be named."""
+    a, b = adversarial((9, 37), "f32"), adversarial((37, 5), "f32", seed=1)
+    assert_bits_equal(gemm(a, b, target=target), gemm(a, b, instruction="fma.rn.f32", target="H100"))
+    with pytest.raises(fastmma.OperandTypeError, match="a has dtype float32: name the instruction"):
+        gemm(a, b, target="H100")
