@@ -15,7 +15,7 @@ from fastmma.study.products import IEEE
 from fastmma.study.records import Record
 
 _ALIKE = 1.25  # errors within that factor of each other are told together
-_SMALL_SHARE = 0.1  # of the operands' rounding: sums that cost less do not matter
+_SMALL_SHARE = float.fromhex("0x1.999999999999ap-4")  # of the operands' rounding: sums that cost less do not matter
 _MOST_GROUPS = 6  # that a sentence names
 _MOST_NAMED = 3  # accumulators of a group
 

@@ -34,10 +34,10 @@ def random_arithmetic(rng: np.random.Generator, ins: Instruction, target: str) -
     """One that the instruction may be computed by, or not quite."""
     own = fastmma.arithmetic(ins, target)
     products, half = ins.stored_k, ins.accumulator == "f16"
-    pick = rng.integers(4)
-    align = [own.align_bits, rng.integers(1, 26), rng.integers(26, 64), rng.integers(64, 600)][pick]
+    pick = rng.integers(5)
+    align = [own.align_bits, own.align_bits, rng.integers(1, 26), rng.integers(26, 64), rng.integers(64, 600)][pick]
     floor = own.emax_floor if rng.random() < 0.5 else rng.integers(-60, 30) if half else rng.integers(-200, 40)
-    keep = rng.integers(11 if half else 24) if rng.random() < 0.5 else own.keep_bits
+    keep = rng.integers(11 if half else 24) if rng.random() < 0.25 else own.keep_bits
     terms = min(2 ** rng.integers(0, 6) if rng.random() < 0.5 else rng.integers(1, products + 1), products // own.group)
     own = replace(own, align_bits=int(align), emax_floor=int(floor), keep_bits=int(keep), terms=int(terms))
     if rng.random() < 0.6:
