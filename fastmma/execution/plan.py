@@ -54,7 +54,7 @@ class MmaPlan(Plan):
 
 @public_call
 def mma_plan(ins: str | Instruction, *, target: TargetName, arithmetic: Arithmetic | None = None) -> MmaPlan:
-    """The plan that `fastmma.mma`, `fastmma.warp.mma` and `fastmma.warpgroup.mma` follow for an instruction on a target.
+    """Return the plan that `fastmma.mma`, `fastmma.warp.mma` and `fastmma.warpgroup.mma` follow for an instruction on a target.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ def mma(
     arithmetic : Arithmetic, optional
         Your own arithmetic instead of the target's: `fastmma.arithmetic` returns the target's, and `dataclasses.replace` changes it.
     plan : MmaPlan, optional
-        What to do: what `fastmma.mma_plan` returns for an instruction and a target.
+        The plan to follow, from `fastmma.mma_plan` for an instruction and a target.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``.
     backend : {"numba", "reference", "cupy", "cupy-emulate"}

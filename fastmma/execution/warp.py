@@ -1,4 +1,4 @@
-"""Register level: whole warps, exactly as PTX sees them."""
+"""Instructions on the registers of whole warps, exactly as PTX describes them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def mma(
     cbsz, abid, blgp : int
         Modifiers of ``v_mfma``: each 2**cbsz blocks take A of the abid-th of them; blgp rearranges the lanes of B, or negates f64.
     plan : MmaPlan, optional
-        What to do: what `fastmma.mma_plan` returns for an instruction and a target.
+        The plan to follow, from `fastmma.mma_plan` for an instruction and a target.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``.
     backend : {"numba", "reference", "cupy", "cupy-emulate"}

@@ -39,7 +39,7 @@ _CUTS = {"c": "mn", "metadata": "mk", "scale_a": "mk", "scale_b": "kn", "bias": 
 @public_call
 @accepts_cupy
 def explain(a: Any, b: Any, row: int, col: int, *, against: Any = None, **options: Any) -> Explanation:
-    """Why the element d[row, col] of a product has its bits: every step, with what alignment and rounding take from each term.
+    """Explain the bits of element d[row, col] of a product: every step, and what alignment and rounding take from each term.
 
     The element is computed again, by the exact reference, along the way that the call takes.
 

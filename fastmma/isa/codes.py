@@ -35,7 +35,7 @@ def _decode_float(codes: NDArray[np.uint64], fmt: Format) -> NDArray[np.float64]
 
 @public_call
 def decode(codes: ArrayLike, fmt: str | Format) -> NDArray[Any]:
-    """Values of codes: float64 for float formats (exact), int64 for the others.
+    """Return the values of codes: float64 for float formats (exact), int64 for the others.
 
     Parameters
     ----------

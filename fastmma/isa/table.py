@@ -112,7 +112,7 @@ def _all() -> tuple[Instruction | Movement, ...]:
 
 
 def instructions(target: TargetName | None = None, *, op: str | None = None) -> tuple[Instruction | Movement, ...]:
-    """Every instruction of PTX, or all that are legal on a target.
+    """List every instruction of PTX, or all that are legal on a target.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def instructions(target: TargetName | None = None, *, op: str | None = None) -> 
 
 
 def instruction(text: str | Instruction | Movement, *, idesc: int | None = None) -> Instruction | Movement:
-    """The instruction that an opcode names, in any spelling that ptxas takes, or a short one.
+    """Return the instruction that an opcode names, in any spelling that ptxas takes, or a short one.
 
     Parameters
     ----------

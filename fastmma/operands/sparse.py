@@ -97,7 +97,7 @@ def compress(a: Any, *, pattern: str | None = None, prune: bool = False) -> tupl
 
 @public_call
 def decompress(stored: Any, metadata: Any, *, pattern: str | None = None) -> NDArray[Any]:
-    """The dense matrix of a stored one: the inverse of `compress`.
+    """Return the dense matrix of a stored one: the inverse of `compress`.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def _places(ins: Instruction, selector: int) -> NDArray[np.uint32]:
 
 @public_call
 def pack_metadata(ins: str | Instruction, metadata: Any, *, selector: int = 0) -> NDArray[np.uint32]:
-    """Metadata words to the registers that an instruction takes.
+    """Pack metadata words into the registers that an instruction takes.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def pack_metadata(ins: str | Instruction, metadata: Any, *, selector: int = 0) -
 
 @public_call
 def unpack_metadata(ins: str | Instruction, registers: Any, *, selector: int = 0) -> NDArray[np.uint8]:
-    """Metadata words out of registers: the inverse of `pack_metadata`.
+    """Unpack metadata words from registers: the inverse of `pack_metadata`.
 
     Parameters
     ----------

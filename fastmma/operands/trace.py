@@ -88,7 +88,7 @@ def trace(
     byte_id_b: int = 0,
     thread_id_b: int = 0,
 ) -> Trace:
-    """The registers and lanes that feed one element of d, and where it lies.
+    """Find the registers and lanes that feed one element of d, and the place of that element.
 
     Parameters
     ----------

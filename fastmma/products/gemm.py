@@ -39,7 +39,7 @@ def gemm(
     backend: str = "numba",
     **choices: Unpack[GemmChoices],
 ) -> NDArray[Any]:
-    """Matrix product plus accumulator, with the bits of a GPU's tensor cores.
+    """Multiply matrices and add an accumulator, with the bits of a GPU's tensor cores.
 
     The instruction loops over k in ascending order; D is fed back as C. Edges are padded with zeros.
 

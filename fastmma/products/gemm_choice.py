@@ -247,7 +247,7 @@ def gemm_plan(
     out: Any = None,
     **choices: Unpack[GemmChoices],
 ) -> GemmPlan:
-    """The plan that `fastmma.gemm` and `fastmma.matmul` follow for these arguments.
+    """Return the plan that `fastmma.gemm` and `fastmma.matmul` follow for these arguments.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def gemm_plan(
         The operands. Of arrays only the dtypes count, and whether they are given; on a GPU with tcgen05 also whether K and N are
         multiples of 8, and with a preset the shapes, and along which dimension a and b are contiguous.
     alpha, beta : float
-        Factors of the sums and of c in the epilogue; of their values only whether they are 1 counts.
+        Factors of the sums and of c in the epilogue. Only whether they are 1 counts.
     instruction, target, accumulator, promote_every, split_k, join, join_dtype, preset, activation, out_dtype, cast, arithmetic, unknown
         As in `fastmma.gemm`, in full.
 

@@ -42,7 +42,7 @@ def matmul(
     backend: str = "numba",
     **choices: Unpack[GemmChoices],
 ) -> NDArray[Any]:
-    """`numpy.matmul` with the bits of a GPU's tensor cores: its shapes and broadcasting, on top of `gemm`.
+    """Multiply as `numpy.matmul` does, with its shapes and broadcasting, and with the bits of a GPU's tensor cores.
 
     Parameters
     ----------

@@ -216,7 +216,7 @@ def prepare(
     backend: str = "numba",
     **choices: Unpack[GemmChoices],
 ) -> Prepared:
-    """A product that is chosen and checked once, and then called: a call costs some microseconds more than its kernel.
+    """Choose and check a product once, to call it often: a call costs some microseconds more than its kernel.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def prepare(
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``.
     backend : {"numba", "reference", "cupy", "cupy-emulate"}
-        Who computes.
+        What computes, as in `fastmma.gemm`.
 
     Returns
     -------

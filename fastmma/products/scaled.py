@@ -51,7 +51,7 @@ def scaled_matmul(
     threads: int | None = None,
     backend: str = "numba",
 ) -> NDArray[Any]:
-    """Product of block-scaled arrays, with the bits that a plan of accumulation gives on a GPU.
+    """Multiply block-scaled arrays with the bits that an accumulation plan gives on a GPU.
 
     It multiplies the values ``element * scale`` (and ``* global_scale``). The plan says when and how the scales are multiplied in, and
     how everything is rounded: print what `fastmma.scaled_plan` returns for the same arguments.

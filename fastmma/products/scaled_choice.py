@@ -86,7 +86,7 @@ def scaled_plan(
     out_dtype: Any = np.float32,
     arithmetic: Arithmetic | None = None,
 ) -> AccumulationPlan:
-    """The plan by which `fastmma.scaled_matmul` accumulates, without running it.
+    """Return the plan by which `fastmma.scaled_matmul` accumulates, without running it.
 
     On targets with an instruction that takes the scales, that one is chosen. On others, scales that are shared by blocks of k are applied
     at promotion, once for every block of k that shares both scales (which Hopper's fp8 needs anyway, as DeepGEMM does it), and scales of

@@ -20,7 +20,7 @@ _E2M1 = FORMATS["e2m1"]
 
 @public_call
 def to_blocked(scales: Any) -> NDArray[Any]:
-    """Scales in the 128x4 layout of cuBLAS (SWIZZLE_32_4_4), flat.
+    """Return scales in the flat 128x4 layout of cuBLAS (SWIZZLE_32_4_4).
 
     Tiles of 128 rows by 4 columns follow one another row by row. In a tile, the scale of row r and column c is at
     ``(r % 32) * 16 + (r // 32) * 4 + c``.
@@ -61,7 +61,7 @@ def to_blocked(scales: Any) -> NDArray[Any]:
 
 @public_call
 def from_blocked(blocked: Any, rows: int, columns: int) -> NDArray[Any]:
-    """Scales (rows, columns) out of the 128x4 layout: the inverse of `to_blocked`.
+    """Return scales (rows, columns) from the 128x4 layout: the inverse of `to_blocked`.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def pack_e2m1(elements: Any, axis: int = -1) -> NDArray[np.uint8]:
 
 @public_call
 def unpack_e2m1(packed: Any, axis: int = -1) -> NDArray[Any]:
-    """float4_e2m1fn elements out of bytes that hold two each: the inverse of `pack_e2m1`.
+    """Unpack float4_e2m1fn elements from bytes that hold two each: the inverse of `pack_e2m1`.
 
     Raises
     ------

@@ -101,11 +101,11 @@ def identify(
     targets: TargetName | list[TargetName] | None = None,
     most: int = 8,
 ) -> tuple[Match, ...]:
-    """The plans that give the bits of a matrix product, best first.
+    """Find the plans that give the bits of a matrix product, best first.
 
     Instructions, orders of k and epilogues are tried from the likeliest to the least likely on ever larger samples of the elements; the
-    search ends where some plans give every bit of a sample of about 50,000. Those that differ nowhere in it are equally good: the inputs
-    do not tell them apart.
+    search ends where some plans give every bit of a sample of about 50,000. Plans that agree on all of it are equally good: the inputs do
+    not tell them apart.
 
     Parameters
     ----------
