@@ -44,11 +44,11 @@ def gemm(
     backend: str = "numba",
     **choices: Unpack[GemmChoices],
 ) -> Any:
-    """`fastmma.gemm` of Dask arrays, with the same bits, computed block by block when the result is asked for.
+    """Multiply Dask arrays with the bits of `fastmma.gemm`, block by block, when the result is asked for.
 
-    A block of the result is a task that takes whole rows of a and whole columns of b. K is never cut but where the plan cuts it
-    (``split_k=``), and these parts are added in the plan's order, so the bits do not depend on how any array is chunked. Dask's own
-    ``a @ b`` cuts K at the chunks.
+    A task computes a block of the result from whole rows of a and whole columns of b. K is cut only where the plan cuts it (``split_k=``),
+    and the parts are added in the plan's order. So the bits do not depend on the chunks of any array. Dask's own ``a @ b`` cuts K at the
+    chunks.
 
     Parameters
     ----------
@@ -56,10 +56,10 @@ def gemm(
         In any chunks.
     c : Dask or NumPy array (M, N), optional
     chunks : optional
-        Of the result, as Dask takes them, for example ``(2048, 2048)``; by default the rows of a and the columns of b are cut as they are.
-        Blocks of 2048 and more keep the cost of scheduling small.
+        The chunks of the result, as Dask takes them, for example ``(2048, 2048)``; by default the row chunks of a and the column chunks of
+        b. Blocks of 2048 and more keep the cost of scheduling small.
     threads : int, optional
-        Of a task; None means all cores.
+        The threads of a task; None means all cores.
     metadata, scale_a, scale_b, bias : Dask or NumPy array, optional
     alpha, beta, backend
         As in `fastmma.gemm`.
@@ -68,7 +68,7 @@ def gemm(
     plan : GemmPlan, optional
         The plan to follow, instead of the options that choose one.
     out : None
-        Not for Dask arrays.
+        Dask arrays do not take it.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def gemm(
     Raises
     ------
     InstructionError, TargetError, OperandError, OperandTypeError
-        All are `fastmma.FastmmaError`; those about values, when the result is computed.
+        All are `fastmma.FastmmaError`. Errors about values are raised when the result is computed.
 
     Examples
     --------

@@ -31,7 +31,7 @@ class ScaledDaskArray:
     Attributes
     ----------
     elements, scales : dask.array.Array
-        Chunks of scales are those of the elements, over the extents of a block.
+        A chunk of scales has the extents of the chunk of elements over those of a block.
     axis : int
         The dimension that a product contracts.
     scheme : str
@@ -52,17 +52,17 @@ class ScaledDaskArray:
 
     @property
     def T(self) -> ScaledDaskArray:  # noqa: N802 - NumPy's name
-        """Transposed, as NumPy does."""
+        """The transposed array, as in NumPy."""
         return replace(self, elements=self.elements.T, scales=self.scales.T, axis=self.elements.ndim - 1 - self.axis)
 
     def compute(self, **options: Any) -> ScaledArray:
-        """The array in memory; options are Dask's."""
+        """Compute the array into memory; the options are Dask's."""
         elements, scales, overall = da.compute(self.elements, self.scales, self.global_scale, **options)
         return _array(elements, scales, overall, self.axis, self.scheme)
 
     @property
     def meta(self) -> ScaledArray:
-        """What a plan is chosen from: an array of the same shape, without its memory."""
+        """Return an array of the same shape without its memory; plans are chosen from it."""
         elements, scales = stands_for(self.elements), stands_for(self.scales)
         return _array(elements, scales, None if self.global_scale is None else np.float32(1), self.axis, self.scheme)
 
@@ -82,16 +82,16 @@ def quantize(
     pad: bool = True,
     threads: int | None = 1,
 ) -> ScaledDaskArray:
-    """`fastmma.scaling.quantize` of a Dask array, chunk by chunk, with the same bits.
+    """Quantize a Dask array chunk by chunk, with the bits of `fastmma.scaling.quantize`.
 
     Parameters
     ----------
     x : Dask or NumPy array
-        Chunks must hold whole blocks of scales; a last chunk may end with a shorter one.
+        Chunks must hold whole blocks; the last chunk may end with a shorter block.
     scheme, axis, rule, rounding, pad
-        As of `fastmma.scaling.quantize`; stochastic rounding draws by the place in the whole array, and is refused.
+        As in `fastmma.scaling.quantize`, but stochastic rounding is refused, because it draws by the place in the whole array.
     threads : int, optional
-        Of a task.
+        The threads of a task.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def quantize(
     Raises
     ------
     OperandError, OperandTypeError
-        The former names the chunk that cuts a block.
+        If a chunk cuts a block, OperandError names it.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def scaled_matmul(
     threads: int | None = 1,
     **options: Any,
 ) -> Any:
-    """`fastmma.scaled_matmul` of block-scaled Dask arrays, with the same bits: a block of the result is a task, K is not cut.
+    """Multiply block-scaled Dask arrays with the bits of `fastmma.scaled_matmul`. A task computes a block of the result; K is not cut.
 
     Parameters
     ----------
@@ -183,12 +183,12 @@ def scaled_matmul(
     c : Dask or NumPy array (M, N), optional
     bias : Dask or NumPy array (N,), optional
     chunks : optional
-        Of the result, where the scales of a and b have rows and columns of their own; by default as a and b are cut.
+        The chunks of the result, if the scales of a and b have rows and columns of their own; by default those of a and b.
     plan : AccumulationPlan, optional
     threads : int, optional
-        Of a task.
+        The threads of a task.
     **options
-        Everything else that `fastmma.scaled_matmul` takes, but `out`. A plan is chosen once, for the whole product.
+        The other arguments of `fastmma.scaled_matmul`, except `out`. A plan is chosen once, for the whole product.
 
     Returns
     -------

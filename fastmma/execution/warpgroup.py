@@ -1,4 +1,4 @@
-"""wgmma at register and shared-memory level: warpgroups of 128 threads, matrix descriptors, swizzles."""
+"""wgmma on registers and shared memory: warpgroups of 128 threads, matrix descriptors, swizzles."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def mma(
     b : Descriptor or int
         The matrix descriptor of B.
     target : str, optional
-        ``"sm_90a"`` if neither it nor a plan is given.
+        By default that of the plan, or ``"sm_90a"``.
     memory : uint8 array (..., bytes)
         Shared memory; descriptors' addresses are offsets into it, and swizzles count from its start. Leading dimensions broadcast.
     metadata : uint32 array (..., 128), sparse instructions only
@@ -135,7 +135,7 @@ def mma(
     imm_trans_a, imm_trans_b : {0, 1}
         16-bit operands in shared memory: 1 if m (or n) is contiguous, not k.
     plan : MmaPlan, optional
-        What to do: what `fastmma.mma_plan` returns for an instruction and a target.
+        The plan to follow, from `fastmma.mma_plan` for an instruction and a target.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``.
     backend : {"numba", "reference", "cupy", "cupy-emulate"}

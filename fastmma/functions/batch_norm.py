@@ -49,7 +49,7 @@ class Normalized(NamedTuple):
     mean, rstd : float32 array (channels,)
         Of each channel, and the reciprocal of its standard deviation.
     running_mean, running_var : array (channels,) or None
-        As they are after a step of training.
+        Their values after a step of training.
     """
 
     result: NDArray[Any]
@@ -228,17 +228,17 @@ def batch_norm(
     ----------
     x : float32, float16 or bfloat16 array (images, channels, ...)
     weight, bias, running_mean, running_var : array (channels,), optional
-        Of the dtype of x, or float32.
+        In the dtype of x, or float32.
     training : bool
-        Whether the statistics of x are taken, and the running ones follow them; else the running ones are taken.
+        True uses the statistics of x and updates the running ones; False uses the running ones.
     momentum, eps : float
     channels_last : bool
-        Whether the channels of x lie side by side on the GPU; arrays (images, channels) have them so.
+        Whether the channels of x lie side by side on the GPU; those of arrays (images, channels) do.
 
     Raises
     ------
     NotEmulatedError
-        If so many rows share channels that lie last that their order was not recorded.
+        If channels lie last, and so many rows share them that the order was not recorded.
 
     Examples
     --------
@@ -332,20 +332,20 @@ def batch_norm_backward(
     Parameters
     ----------
     grad, x, weight, training, eps, channels_last
-        As of `batch_norm`, and the incoming gradient.
+        The incoming gradient, and the arguments of `batch_norm`.
     mean, scale : array (channels,)
-        In training the mean and the reciprocal standard deviation that `batch_norm` returned, else the running mean and variance.
+        In training, the mean and the reciprocal standard deviation that `batch_norm` returned; otherwise the running mean and variance.
     grad_channels_last : bool
         Whether the channels of the gradient lie side by side.
     reduced : bool
-        Whether gradients of weight and bias are wanted: another kernel computes that of `x` then, where nothing is trained.
+        Whether to compute the gradients of weight and bias. If so and not in training, another kernel computes the gradient of `x`.
     whole : bool
-        Whether that of `x` is wanted: other threads add then.
+        Whether to compute the gradient of `x`. If so, other threads add.
 
     Raises
     ------
     NotEmulatedError
-        As of `batch_norm`.
+        As in `batch_norm`.
 
     Examples
     --------

@@ -1,4 +1,5 @@
-"""Convolutions as cuDNN's kernels sum them (9.19, an H200): each result has one accumulator, and what differs is the order of its products.
+"""Convolutions as cuDNN's kernels sum them (9.19, an H200): each result has one accumulator, and kernels differ in the order of its
+products.
 
 A kernel takes the products of a result by channel, row and column (``crs``), as NCHW lies, or by row, column and channel (``rsc``), as NHWC
 does. It adds them by fused multiply-adds, or by tensor cores, several at a time, where some kernels fill the channels up with zeros to
@@ -25,18 +26,18 @@ _MMA = {
 
 
 class Order(NamedTuple):
-    """How a kernel sums the products of a result.
+    """The order in which a kernel sums the products of a result.
 
     Attributes
     ----------
     by : {"crs", "rsc"}
         Channels first, or last.
     tensor_cores : bool
-        By mma; else by fma.
+        True: by mma. False: by fma.
     padded : bool
         Channels are filled up to whole instructions.
     nearest : bool
-        float32 is rounded to the nearest TF32 before a tensor core takes it, which cuts it off else.
+        float32 is rounded to the nearest TF32 before a tensor core takes it; otherwise the tensor core truncates it.
     """
 
     by: str
@@ -104,7 +105,7 @@ def convolve_backward_weight(
     shape : four integers
         Of the weight.
     order : Order
-        Of which only `tensor_cores` counts.
+        Only its `tensor_cores` counts.
     stride, padding, dilation : two integers
 
     Raises
@@ -147,14 +148,14 @@ def _lined(parts: NDArray[Any], order: Order) -> NDArray[Any]:
 
 
 def multiply(rows: NDArray[Any], columns: NDArray[Any], order: Order) -> NDArray[Any]:
-    """Multiply rows by columns, each of which lies in whole, to sums in float32.
+    """Multiply rows by columns, each of them contiguous, into float32 sums.
 
     Parameters
     ----------
     rows : float32, float16 or bfloat16 array (M, K)
     columns : array (N, K)
     order : Order
-        Of which `tensor_cores` and `nearest` count.
+        Only its `tensor_cores` and `nearest` count.
 
     Returns
     -------

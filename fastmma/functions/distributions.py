@@ -119,7 +119,7 @@ def draw_normal(generator: Generator, count: int, mean: float, deviation: float,
 
 
 def draw_log_normal(generator: Generator, count: int, mean: float, deviation: float, dtype: DTypeLike) -> Array:
-    """Draw numbers as ``Tensor.log_normal_`` does; parameters and errors are `draw_normal`'s."""
+    """Draw numbers as ``Tensor.log_normal_`` does; parameters and errors are those of `draw_normal`."""
     return _draw_normal(("drawn_log_sine", "drawn_log_cosine"), generator, count, mean, deviation, dtype)
 
 
@@ -130,23 +130,23 @@ def _draw_by(name: str, generator: Generator, count: int, numbers: list[float], 
 
 
 def draw_exponential(generator: Generator, count: int, rate: float, dtype: DTypeLike) -> Array:
-    """Draw numbers as ``Tensor.exponential_`` does; of float64 they are not known (NotEmulatedError)."""
+    """Draw numbers as ``Tensor.exponential_`` does; float64 is not known (NotEmulatedError)."""
     return _draw_by("drawn_exponential", generator, count, [float(np.float32(-1) / np.float32(rate))], dtype)
 
 
 def draw_cauchy(generator: Generator, count: int, median: float, scale: float, dtype: DTypeLike) -> Array:
-    """Draw numbers as ``Tensor.cauchy_`` does; of float64 they are not known (NotEmulatedError)."""
+    """Draw numbers as ``Tensor.cauchy_`` does; float64 is not known (NotEmulatedError)."""
     return _draw_by("drawn_cauchy", generator, count, [median, scale], dtype)
 
 
 def draw_geometric(generator: Generator, count: int, probability: float, dtype: DTypeLike) -> Array:
-    """Draw numbers as ``Tensor.geometric_`` does; of float64 they are not known (NotEmulatedError)."""
+    """Draw numbers as ``Tensor.geometric_`` does; float64 is not known (NotEmulatedError)."""
     divisor = libdevice.call("fast_logf", np.full(1, 1 - np.float32(probability)))
     return _draw_by("drawn_geometric", generator, count, [float(divisor[0])], dtype)
 
 
 def draw_bernoulli(generator: Generator, count: int, probability: float, *, double: bool = False) -> NDArray[np.bool_]:
-    """Draw truth values as ``Tensor.bernoulli_`` does with a number; `double` for those that become float64.
+    """Draw truth values as ``Tensor.bernoulli_`` does with a number; `double` if they become float64.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def draw_integers(generator: Generator, count: int, low: int, high: int | None, 
     count : int
     low : int
     high : int or None
-        The first that is not drawn; None for all that the dtype holds, of floats as many as it has without gaps.
+        The upper limit, which is not drawn. None for all integers that the dtype holds, for floats those without gaps.
     dtype : dtype
         Of integers, truth values or floats.
 

@@ -41,9 +41,9 @@ def drop(generator: Generator, x: NDArray[Any], probability: float, address: int
     ----------
     generator : Generator
     x : float32, float16, bfloat16 or float64 array
-        In the order of its memory, or in that of its elements where they do not lie densely.
+        In the order of its memory, or of its elements if they are not dense.
     probability : float
-        That an element becomes zero, between 0 and 1.
+        The probability that an element becomes zero, between 0 and 1.
     address : int or None
         Where `x` begins, in bytes; None if it is not dense.
 

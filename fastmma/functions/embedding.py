@@ -1,7 +1,7 @@
 """The gradient of an embedding's weight as torch's CUDA kernels compute it (``Embedding.cu``, PyTorch 2.11).
 
-Of at most 3072 indices 32 at a time are taken: gradients of the same index are added in turn, rounded, and join its row of the weight.
-More indices are sorted; of each, 10 gradients at a time are added in turn, then these sums likewise, and the row is rounded once.
+At most 3072 indices are taken 32 at a time: gradients of the same index are added in turn, rounded, and added to its row of the weight.
+More indices are sorted: for each index, 10 gradients at a time are added in turn, then these sums likewise, and the row is rounded once.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def embedding_backward(grad: NDArray[Any], indices: NDArray[Any], rows: int, pad
     rows : int
         Of the weight.
     padding_idx : int
-        An index without a gradient, which no element of `indices` may be: such a call was not recorded.
+        An index without a gradient. No element of `indices` may be equal to it, because such a call was not recorded.
 
     Raises
     ------

@@ -106,14 +106,14 @@ def group_norm_backward(
     grad, x : array
         The incoming gradient, and the input of `group_norm`.
     mean, rstd : array (examples, groups)
-        As it returned them.
+        The results of `group_norm`.
     weight : array
-        As it was there.
+        The weight that `group_norm` was given.
 
     Raises
     ------
     NotEmulatedError
-        As of `group_norm`.
+        As in `group_norm`.
 
     Examples
     --------

@@ -32,7 +32,7 @@ def take_largest(x: NDArray[Any], count: int) -> tuple[NDArray[Any], NDArray[np.
     Raises
     ------
     NotEmulatedError
-        Of more than two elements, of long rows, and of NaNs.
+        For more than two elements, for long rows, and for NaNs.
 
     Examples
     --------

@@ -56,12 +56,12 @@ def nll_loss(
 
     Returns
     -------
-    The loss, and the weight of the rows that count, as the kernel leaves it: of the dtype of `x`, and 0 without reduction.
+    The loss, and the total weight of the rows that count, as the kernel leaves it: in the dtype of `x`, and 0 without reduction.
 
     Raises
     ------
     NotEmulatedError
-        If `x` is no matrix.
+        If `x` is not a matrix.
 
     Examples
     --------
@@ -105,14 +105,14 @@ def nll_loss_backward(
     grad : array
         The incoming gradient, one number or (rows,).
     x, target, reduction, ignore_index, weight
-        As of `nll_loss`.
+        As in `nll_loss`.
     total_weight : array
         The second result of `nll_loss`.
 
     Raises
     ------
     NotEmulatedError
-        If `x` is no matrix.
+        If `x` is not a matrix.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def binary_cross_entropy_with_logits(
     reduction : str
         ``"none"``, ``"mean"`` or ``"sum"``.
     weight, pos_weight : array, optional
-        Of the dtype of `x`, broadcast to its shape: of the losses, and of those of targets that are 1.
+        Weights in the dtype of `x`, broadcast to its shape: of all losses, and of those whose target is 1.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def binary_cross_entropy_with_logits_backward(grad: NDArray[Any], x: NDArray[Any
     grad : array
         The incoming gradient.
     x, target, reduction
-        As they were there.
+        The arguments of `binary_cross_entropy_with_logits`.
 
     Examples
     --------

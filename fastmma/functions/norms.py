@@ -156,7 +156,7 @@ def layer_norm_backward(
     grad, x : array
         The incoming gradient, and the input of `layer_norm`.
     normalized_shape, mean, rstd, weight
-        As they were there, or as it returned them.
+        The arguments and the results of `layer_norm`.
 
     Returns
     -------

@@ -115,7 +115,7 @@ def step_sgd(
     lr, momentum, dampening, weight_decay, nesterov
         As torch has them.
     first : bool
-        Whether the buffer has nothing yet.
+        Whether the buffer is still empty.
 
     Returns
     -------

@@ -31,15 +31,15 @@ class Generator:
     Parameters
     ----------
     seed : int
-        As ``torch.manual_seed`` has it.
+        As ``torch.manual_seed`` takes it.
     offset : int
-        How much was drawn, a multiple of 4.
+        How many numbers were drawn, a multiple of 4.
 
     Attributes
     ----------
     seed, offset : int
     lost : bool
-        Whether a kernel has drawn from it of which nobody knows how much.
+        Whether a kernel drew an unknown count of numbers from it.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class Generator:
 
 
 class Launch(NamedTuple):
-    """How a kernel shares a tensor.
+    """The division of a tensor among the threads of a kernel.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Launch(NamedTuple):
 
 
 def launch_of(count: int, taken: int = WORDS) -> Launch:
-    """Find how a kernel shares elements, of which a call makes `taken`.
+    """Find how a kernel divides elements among threads, if a call makes `taken` of them.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def draw_words(seed: int, offset: int, launch: Launch, *, threads: int | None = 
 
 
 def take_words(generator: Generator, count: int, taken: int = WORDS) -> Words:
-    """Draw for elements, of which a call makes `taken`, what `draw_words` returns; the generator goes on."""
+    """Draw the words of `draw_words` for elements, if a call makes `taken` of them, and advance the generator."""
     launch = launch_of(count, taken)
     seed, offset = generator.take(launch.calls * WORDS)
     return draw_words(seed, offset, launch)

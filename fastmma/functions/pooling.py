@@ -23,7 +23,7 @@ _OVERLAP = "gradients of windows that overlap are not known where channels lie s
 
 
 class Windows(NamedTuple):
-    """Windows along one dimension: where they begin and end, and what they count as their size."""
+    """Windows along one dimension: where each begins and ends, and the size that it counts."""
 
     begins: Integers
     ends: Integers
@@ -37,7 +37,7 @@ class Windows(NamedTuple):
 
 
 class Sliding(NamedTuple):
-    """What a pool is told of one dimension."""
+    """The options of a pool along one dimension."""
 
     kernel: int
     stride: int
@@ -122,9 +122,9 @@ def average(x: NDArray[Any], windows: Sequence[Windows], *, divisor: int | None 
     windows : sequence of Windows
         Along the last dimensions.
     divisor : int, optional
-        Of sums, instead of the numbers of places.
+        Divides the sums, instead of the numbers of places.
     count_padding : bool
-        Whether these count places around x.
+        Whether these numbers count padding.
 
     Examples
     --------
@@ -194,12 +194,13 @@ def adaptive_average(x: NDArray[Any], counts: Sequence[int], *, channels_last: b
 
 @default_floats
 def adaptive_average_backward(grad: NDArray[Any], shape: Sequence[int], *, channels_last: bool = False) -> NDArray[Any]:
-    """Compute ``aten::_adaptive_avg_pool2d_backward``: `shape` has the sizes of the last dimensions of what was averaged.
+    """Compute ``aten::_adaptive_avg_pool2d_backward``: `shape` has the sizes of the last dimensions of the averaged array.
 
     Raises
     ------
     NotEmulatedError
-        If more than two windows hold a place, whose gradients a GPU adds in any order; more than one where channels lie side by side.
+        If more than two windows hold a place, because a GPU adds their gradients in no fixed order; if channels lie side by side, more than
+        one.
 
     Examples
     --------
@@ -226,9 +227,9 @@ def largest_backward(grad: NDArray[Any], places: Integers, shape: Sequence[int])
     ----------
     grad : float32, float16 or bfloat16 array (..., rows, columns)
     places : int64 array
-        Of the largest numbers, in rows after one another.
+        Places of the largest numbers, counted row after row.
     shape : sequence of int
-        Rows and columns of what the pool was of.
+        Rows and columns of the pool's input.
 
     Examples
     --------

@@ -262,14 +262,14 @@ def _of_accelerators() -> dict[str, Any]:
 
 @contextmanager
 def pretended(target: str, generators: Any = None) -> Iterator[None]:
-    """Within the ``with``, torch says that there is a GPU; what it says is the process's, where tensors go is the thread's.
+    """Make torch say that there is a GPU within the ``with``, to all threads; only tensors of this thread go to it.
 
     Parameters
     ----------
     target : str
     generators : module, optional
-        What draws random numbers as the GPU does: those of the pretence around by default. Where there are none, the CPU's generator draws
-        them, and is seeded for the GPU's.
+        The module that draws random numbers as the GPU does; by default that of the enclosing pretence. If there is none, the CPU's
+        generator draws them, and takes the GPU's seeds.
     """
     import torch
     import torch.utils._triton as of_triton

@@ -47,10 +47,10 @@ def reduce_sum(
     x : float32, float16 or bfloat16 array
         Of at least one element; its strides decide in which order elements are added.
     axes : int or sequence of int, optional
-        Those reduced; all, if None.
+        The axes to reduce; None reduces all.
     keepdims : bool
     dtype : dtype, optional
-        Of the result: float32 of halves is summed without a copy.
+        The dtype of the result; halves are summed to float32 without a copy.
     offset : int
         Where the array begins on the GPU, in elements after an aligned address.
 
@@ -124,9 +124,9 @@ def reduce_variance(
     Parameters
     ----------
     x, axes, keepdims, offset
-        As of `reduce_sum`.
+        As in `reduce_sum`.
     correction : float
-        That is taken off the count.
+        The number subtracted from the count.
     root : bool
         Whether to take the square root.
 
@@ -239,7 +239,7 @@ def reduce_norm(
     Parameters
     ----------
     x, axes, keepdims, dtype, offset
-        As of `reduce_sum`.
+        As in `reduce_sum`.
     order : float
         1, the sum of magnitudes; 2, the root of the sum of squares; infinite ones, the largest or the smallest magnitude; 0, how many
         are not 0; others, the root of the sum of powers.
@@ -262,7 +262,7 @@ def reduce_norm(
 
 @default_floats
 def reduce_logsumexp(x: NDArray[Any], axes: Sequence[int] | int, *, keepdims: bool = False) -> NDArray[Any]:
-    """Compute ``aten::logsumexp``, whose steps are operators of their own, rounded each to the format of `x`.
+    """Compute ``aten::logsumexp``. Its steps are separate operators, each rounded to the format of `x`.
 
     Parameters are those of `reduce_sum`.
 

@@ -13,7 +13,7 @@ _LEAST, _MOST = 16, 256  # values of a thread, before blocks share an output
 
 
 class Device(NamedTuple):
-    """Hold what the kernel asks about a GPU."""
+    """Hold the sizes of a GPU that the kernel asks for."""
 
     multiprocessors: int
     threads: int  # of a multiprocessor
@@ -49,7 +49,7 @@ class View(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Hold which threads add what.
+    """Hold the division of a reduction among threads.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Plan(NamedTuple):
         Of a block; its threads along x share a result if `along_x`, its rows if `along_y`.
     along_x, along_y : bool
     blocks : int
-        How many share a result.
+        How many blocks share a result.
     vector : int
         Elements of a load that runs along the inputs; 1 if loads are of single elements, or run along the outputs.
     """

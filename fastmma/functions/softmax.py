@@ -134,11 +134,11 @@ def softmax(x: NDArray[Any], axis: int, *, log: bool = False, dtype: DTypeLike |
     x : float32, float16 or bfloat16 array
         As if contiguous, from an aligned address.
     axis : int
-        Along which the results sum to one.
+        The axis along which the results sum to one.
     log : bool
         Whether to compute the logarithm.
     dtype : dtype, optional
-        Of the result: float32 of float16 is ``half_to_float``; any other is that of `x`.
+        The dtype of the result. float32 for a float16 `x` is ``half_to_float``; any other must be that of `x`.
 
     Examples
     --------
@@ -163,13 +163,13 @@ def softmax_backward(
     Parameters
     ----------
     grad, output : float32, float16 or bfloat16 array
-        The incoming gradient, and what `softmax` returned.
+        The incoming gradient, and the result of `softmax`.
     axis : int
-        As it was there.
+        The axis of that `softmax`.
     log : bool
-        Whether that was a logarithm.
+        Whether that `softmax` computed the logarithm.
     dtype : dtype, optional
-        Of the input there: float16 where `grad` may be float32.
+        The dtype of the input of that `softmax`; with float16, `grad` may be float32.
 
     Examples
     --------

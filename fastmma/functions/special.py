@@ -26,7 +26,7 @@ def _apply(name: str, x: Floats) -> Floats:
 
 @default_floats
 def ex2(x: Floats, *, flush: bool) -> Floats:
-    """``ex2.approx.f32``, with ``.ftz`` if results below the normal numbers are flushed to zero.
+    """Compute ``ex2.approx.f32``, with ``.ftz`` if results below the normal numbers are flushed to zero.
 
     The fraction of x has 23 bits; those of negative numbers are inverted, unless all are zero.
 
@@ -41,7 +41,7 @@ def ex2(x: Floats, *, flush: bool) -> Floats:
 
 @default_floats
 def ex2_of_halves(x: NDArray[Any]) -> NDArray[Any]:
-    """``ex2.approx.f16`` and ``ex2.approx.ftz.bf16``: the result of float32, cut off.
+    """Compute ``ex2.approx.f16`` or ``ex2.approx.ftz.bf16``: the float32 result, truncated.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def ex2_of_halves(x: NDArray[Any]) -> NDArray[Any]:
 
 @default_floats
 def lg2(x: Floats, *, flush: bool) -> Floats:
-    """``lg2.approx.f32``, with ``.ftz`` if numbers below the normal ones are taken for zeros.
+    """Compute ``lg2.approx.f32``, with ``.ftz`` if numbers below the normal ones are taken as zeros.
 
     Beyond the two octaves around 1, it is the sum of the exponent and of a logarithm in them, cut off.
 
@@ -86,25 +86,25 @@ def exp(x: Floats) -> Floats:
 
 @default_floats
 def rcp(x: Floats) -> Floats:
-    """``rcp.approx.ftz.f32``."""
+    """Compute ``rcp.approx.ftz.f32``."""
     return _apply("rcp.approx.ftz.f32", x)
 
 
 @default_floats
 def rsqrt(x: Floats) -> Floats:
-    """``rsqrt.approx.ftz.f32``."""
+    """Compute ``rsqrt.approx.ftz.f32``."""
     return _apply("rsqrt.approx.ftz.f32", x)
 
 
 @default_floats
 def sqrt(x: Floats) -> Floats:
-    """``sqrt.approx.ftz.f32``."""
+    """Compute ``sqrt.approx.ftz.f32``."""
     return _apply("sqrt.approx.ftz.f32", x)
 
 
 @default_floats
 def factorise(x: Floats, y: Floats, *, constant: float | None = None) -> tuple[Floats, Floats]:
-    """Return the factors of which ``div.full.f32`` is the product: x and the reciprocal of y.
+    """Return the two factors that ``div.full.f32`` multiplies: x and the reciprocal of y.
 
     Both are scaled first where y is beyond 2^126 or below the normal numbers. The reciprocal of a constant is the compiler's, correctly
     rounded.

@@ -55,7 +55,7 @@ class Descriptor:
     swizzle : int
         0, 32, 64 or 128 bytes.
     base_offset : int
-        0 to 7; not 0 only if a swizzled matrix does not start at a multiple of its pattern.
+        0 to 7; 0 unless a swizzled matrix starts away from a multiple of its pattern.
     """
 
     address: int
@@ -85,7 +85,7 @@ class Descriptor:
             raise OperandError(f"only 16-bit elements can be transposed in shared memory, not {bits}-bit ones")
 
     def encode(self) -> int:
-        """The 64 bits of the descriptor.
+        """Return the 64 bits of the descriptor.
 
         Examples
         --------
@@ -97,12 +97,12 @@ class Descriptor:
 
     @classmethod
     def decode(cls, bits: int) -> Descriptor:
-        """The fields of 64 bits; bits that mean nothing are ignored.
+        """Return the descriptor that 64 bits encode; bits without a meaning are ignored.
 
         Raises
         ------
         OperandError
-            If it is not an integer of at most 64 bits.
+            If the value is not an integer of at most 64 bits.
 
         Examples
         --------
@@ -114,7 +114,7 @@ class Descriptor:
         return cls((bits & 0x3FFF) << 4, (bits >> 16 & 0x3FFF) << 4, (bits >> 32 & 0x3FFF) << 4, 0 if row == _UNIT else row, bits >> 49 & 7)
 
     def offsets(self, outer: int, k: int, bits: int, *, mn_major: bool = False) -> NDArray[np.int64]:
-        """Byte offset in shared memory of each element of an operand, (outer, k): rows of A, or columns of B.
+        """Return the byte offset in shared memory of each element of an operand, (outer, k): rows of A, or columns of B.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class Descriptor:
         bits : int
             Width of an element; for single bits, the offset is that of the byte.
         mn_major : bool
-            Whether the operand is transposed: m or n contiguous, not k.
+            Whether the operand is transposed, so that m or n is contiguous and not k.
 
         Raises
         ------

@@ -35,34 +35,35 @@ _native = cpu_lowerings.get(dot_general_p)
 
 @contextmanager
 def emulate(target: TargetName = "sm_90a", *, f32: str | None = None, plans: Plans | None = None, other: str = "pass") -> Iterator[Report]:
-    """Compile JAX code for the CPU with the matrix products of a GPU: eager, under jit, grad, vmap and scan, and in Pallas.
+    """Compile JAX code for the CPU with the matrix products of a GPU: eager code, code under jit, grad, vmap and scan, and Pallas.
 
-    ``dot_general`` (and all that comes down to it) and ``jax.nn.scaled_matmul`` are emulated, for the whole process. JAX's caches of
-    compiled code are cleared on the way in and out; the innermost of nested emulations wins.
+    It emulates ``dot_general``, all functions that call it, and ``jax.nn.scaled_matmul``, for the whole process. It clears JAX's caches of
+    compiled code on entry and on exit. Of nested emulations, the innermost one is in effect.
 
     Parameters
     ----------
     target : str
         The GPU.
     f32 : {"tf32", None}
-        What float32 is multiplied as where the precision is the default; as tf32, operands are rounded to nearest, ties away
-        from zero; None leaves it to XLA.
+        The format in which float32 is multiplied if the precision is the default. With tf32, operands are rounded to nearest, ties away
+        from zero. None leaves the product to XLA.
     plans : mapping, str or Path, optional
-        ``{(M, N, K): parts of k or a GemmPlan}``: what you know of XLA's choices, so that these products are emulated. Others take one
-        accumulator, k ascending, which is assumed: XLA tunes its choices for a GPU by time. A file that ``fastmma record --cublas`` wrote
-        has what cuBLAS chooses, which XLA may call: its products are assumed, too.
+        ``{(M, N, K): parts of k or a GemmPlan}``: XLA's choices, if you know them; these products are emulated. Others use one accumulator,
+        with k ascending, and are assumed, because XLA times its choices on the GPU. A file that ``fastmma record --cublas`` wrote has the
+        choices of cuBLAS, which XLA may call; its products are assumed, too.
     other : {"pass", "warn", "error"}
-        What becomes of a product that no tensor core is known to compute: XLA's own result, with a warning or without, or an error.
+        What to do with a product that no tensor core is known to compute: return XLA's own result, with a warning or without, or raise an
+        error.
 
     Yields
     ------
     Report
-        What every operation became: emulated, assumed, passed to XLA, neutral or unseen, and why.
+        Each operation is emulated, assumed, passed to XLA, neutral or unseen, and the report says why.
 
     Raises
     ------
     TargetError, OperandError
-        If an option is wrong; NotEmulatedError, from JAX's call, where `other` says so.
+        If an option is wrong. JAX's call raises NotEmulatedError if `other` says so.
 
     Examples
     --------

@@ -32,23 +32,24 @@ def dot_general(
     plans: Plans | None = None,
     other: str = "error",
 ) -> jax.Array:
-    """``jax.lax.dot_general`` with the bits of a GPU's tensor cores, wherever it is called: under jit, grad, vmap and scan too.
+    """Compute ``jax.lax.dot_general`` with the bits of a GPU's tensor cores, also under jit, grad, vmap and scan.
 
     Parameters
     ----------
     lhs, rhs, dimension_numbers, precision, preferred_element_type
-        As of ``jax.lax.dot_general``. A ``DotAlgorithmPreset`` as precision names the formats of operands and sums.
+        As in ``jax.lax.dot_general``. A precision that is a ``DotAlgorithmPreset`` names the formats of operands and sums.
     out_sharding : None
         Products on several devices are not emulated.
     target : str
         The GPU.
     f32 : {"tf32", None}
-        What float32 is multiplied as where the precision is the default.
+        The format in which float32 is multiplied if the precision is the default.
     plans : mapping, str or Path, optional
-        ``{(M, N, K): parts of k or a GemmPlan}``, or a file that ``fastmma record --cublas`` wrote; products that it does not have take one
-        accumulator, k ascending.
+        ``{(M, N, K): parts of k or a GemmPlan}``, or a file that ``fastmma record --cublas`` wrote; products that are not in it use one
+        accumulator, with k ascending.
     other : {"error", "pass", "warn"}
-        What becomes of a product that no tensor core is known to compute: an error, or XLA's own result.
+        What to do with a product that no tensor core is known to compute: raise an error, or return XLA's own result, with a warning or
+        without.
 
     Returns
     -------

@@ -11,9 +11,9 @@ __all__ = ["Line", "Report", "find_current", "set_current"]
 
 
 class Report(AnyReport):
-    """A report of operations: products of fastmma count each time they run, all others each time they are compiled.
+    """A report of operations. It counts products of fastmma each time they run, and all others each time they are compiled.
 
-    JAX runs calls later than it returns from them; ``jax.block_until_ready`` waits for what is to be counted.
+    JAX returns from a call before it has run; ``jax.block_until_ready`` waits until it has run and is counted.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Report(AnyReport):
     """
 
     def clear(self) -> None:
-        """Forget everything, compiled programs too, so that what runs again counts again."""
+        """Forget everything, compiled programs too, so that calls that run again count again."""
         jax.clear_caches()
         super().clear()
 

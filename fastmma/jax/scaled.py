@@ -76,7 +76,7 @@ def scaled_matmul(
     target: TargetName,
     plan: AccumulationPlan | None = None,
 ) -> jax.Array:
-    """``jax.nn.scaled_matmul`` with the bits of a GPU's tensor cores.
+    """Compute ``jax.nn.scaled_matmul`` with the bits of a GPU's tensor cores.
 
     Parameters
     ----------
@@ -85,11 +85,11 @@ def scaled_matmul(
     lhs_scales, rhs_scales : arrays (B, M, K / block) and (B, N, K / block)
         float8_e8m0fnu, or float8_e4m3fn for blocks of 16.
     preferred_element_type : dtype
-        float32, bfloat16 or float16: the sums are rounded to it, once.
+        float32, bfloat16 or float16. The sums are rounded to it once.
     target : str
-        The GPU; one with instructions that take the scales, or name a plan.
+        A GPU with instructions that take the scales. For another GPU, give a plan.
     plan : AccumulationPlan, optional
-        As of `fastmma.scaled_plan`.
+        As `fastmma.scaled_plan` returns it.
 
     Returns
     -------

@@ -31,17 +31,17 @@ class Line:
     Attributes
     ----------
     operator : str
-        As the library names it, for example ``"aten.mm.default"``.
+        The library's name for it, for example ``"aten.mm.default"``.
     status : {"emulated", "assumed", "passed", "neutral", "unseen"}
         `STATUSES` says what each one means.
     operands : str
         Dtypes and shapes.
     how : str
-        By which instruction and plan, or why not.
+        The instruction and the plan, or the reason why it is not emulated.
     known : str
-        How well the instruction's arithmetic is known: by definition, measured, recorded or reported; empty where there is none.
+        How well the instruction's arithmetic is known: by definition, measured, recorded or reported; empty if there is no instruction.
     where : str
-        The caller's file and line, where they are known.
+        The caller's file and line, if they are known.
     """
 
     operator: str

@@ -25,13 +25,13 @@ class BankConflicts:
     Attributes
     ----------
     wavefronts : tuple of int
-        For each phase (the lanes that are served together), the number of accesses: the most words that one bank has to deliver.
+        The number of accesses in each phase (the lanes that are served together). It is the largest number of words that one bank delivers.
     conflicts : int
-        Wavefronts beyond one a phase; 0 is best.
+        Wavefronts beyond one per phase; 0 is best.
     degree : int
-        The worst phase: 2 is a two-way conflict.
+        Wavefronts of the worst phase; 2 is a two-way conflict.
     banks : tuple of tuples of int
-        For each phase, the banks that have to deliver that many words.
+        The banks that deliver that many words in each phase.
     """
 
     wavefronts: tuple[int, ...]
@@ -39,12 +39,12 @@ class BankConflicts:
 
     @property
     def conflicts(self) -> int:
-        """Wavefronts beyond one a phase."""
+        """Wavefronts beyond one per phase."""
         return sum(count - 1 for count in self.wavefronts if count)
 
     @property
     def degree(self) -> int:
-        """The most words that one bank has to deliver in a phase."""
+        """The largest number of words that one bank delivers in a phase."""
         return max(self.wavefronts)
 
     def __str__(self) -> str:
@@ -57,15 +57,16 @@ class BankConflicts:
 
 @public_call
 def bank_conflicts(addresses: Any, width: int, *, active: Any = None) -> BankConflicts:
-    """The bank conflicts of a load or a store of one warp.
+    """Count the bank conflicts of a load or a store of one warp.
 
-    Shared memory has 32 banks of 4 bytes; a bank delivers one word at a time, to all its readers. Lanes are served together in phases
-    of at most 128 bytes: all 32 where each moves at most 4 bytes, 16 where 8, 8 where 16, as the rows of one matrix of ldmatrix.
+    Shared memory has 32 banks of 4 bytes; a bank delivers one word at a time, to all its readers. Lanes are served together in phases of at
+    most 128 bytes: all 32 lanes if each moves at most 4 bytes, 16 lanes if 8 bytes, and 8 lanes if 16 bytes, as for the rows of one matrix
+    of ldmatrix.
 
     Parameters
     ----------
     addresses : integer array (lanes,)
-        The bytes where each lane's access begins, multiples of `width`: 32 lanes, or fewer in whole phases (8 for ``ldmatrix.x1``).
+        The byte where each lane's access begins, a multiple of `width`, for 32 lanes, or fewer in whole phases (8 for ``ldmatrix.x1``).
     width : {1, 2, 4, 8, 16}
         Bytes that a lane moves: 16 for rows of ldmatrix and stmatrix.
     active : bool array (lanes,), optional
@@ -81,7 +82,7 @@ def bank_conflicts(addresses: Any, width: int, *, active: Any = None) -> BankCon
 
     Notes
     -----
-    CUDA C++ Programming Guide: Shared Memory. Profilers show the phases of 8 and of 16 bytes; no document has them.
+    CUDA C++ Programming Guide: Shared Memory. The phases for 8 and 16 bytes are as profilers show them; no document states them.
 
     Examples
     --------

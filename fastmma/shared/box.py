@@ -32,12 +32,12 @@ class Box:
         five dimensions of at most 256.
     format : str or Format
     swizzle : int
-        0, 32, 64 or 128 bytes. A swizzled box has rows of just so many bytes.
+        0, 32, 64 or 128 bytes. Rows of a swizzled box have exactly this many bytes.
 
     Raises
     ------
     OperandError, InstructionError
-        If a tensor map has no such box: a row must be a multiple of 16 bytes.
+        If a tensor map cannot describe the box; a row must be a multiple of 16 bytes.
 
     Notes
     -----
@@ -72,7 +72,7 @@ class Box:
 
     @property
     def bytes(self) -> int:
-        """The bytes that a copy moves, elements outside the tensor counted: what an mbarrier expects.
+        """The bytes that a copy moves, with elements outside the tensor. An mbarrier expects this number.
 
         >>> Box((2, 8, 16), "e4m3").bytes
         256
@@ -81,7 +81,7 @@ class Box:
         return tile.rows * tile.row_bytes
 
     def tile(self, address: int = 0) -> Tile:
-        """The box in shared memory: all dimensions but the last count its rows.
+        """Return the tile of the box in shared memory; all dimensions but the last count its rows.
 
         Raises
         ------
@@ -96,13 +96,13 @@ class Box:
         Parameters
         ----------
         memory : uint8 array (..., bytes)
-            What is there before; it is not modified.
+            The contents before the copy; the array is not modified.
         tensor : array
             With as many dimensions as the box, in the dtype of the format.
         start : sequence of int
             Where the box begins along each dimension, in the order of NumPy; it may be negative or beyond the end.
         address : int
-            Where it goes, a multiple of 128.
+            The byte where the box goes, a multiple of 128.
 
         Returns
         -------
@@ -126,14 +126,14 @@ class Box:
         ----------
         memory : uint8 array (bytes,)
         tensor : array
-            What is there before; it is not modified.
+            The contents before the copy; the array is not modified.
         start, address
             As for `load`.
 
         Returns
         -------
         array
-            The tensor afterwards; what of the box lies outside it is not written.
+            The tensor after the copy; elements of the box outside it are not written.
 
         Raises
         ------

@@ -28,7 +28,8 @@ class Swizzle:
     m : int
         Low bits that stay as they are: 2^m bytes (or elements, see `recast`) move together.
     s : int
-        The distance from the bits that change up to the bits that they are combined with; down, if it is negative. At least b.
+        The distance from the bits that change to the bits that they are combined with: up, or down if it is negative. Its magnitude is at
+        least b.
 
     Raises
     ------
@@ -62,7 +63,7 @@ class Swizzle:
 
     @classmethod
     def mode(cls, row_bytes: int) -> Swizzle:
-        """The swizzle of a matrix descriptor or of a tensor map, by the bytes of its rows: 0, 32, 64 or 128.
+        """Return the swizzle of a matrix descriptor or a tensor map by the bytes of its rows: 0, 32, 64 or 128.
 
         Raises
         ------
@@ -79,12 +80,12 @@ class Swizzle:
         return cls(_MODES[row_bytes], _BASE, _SHIFT)
 
     def recast(self, old_bits: int, new_bits: int) -> Swizzle:
-        """The same swizzle, of addresses in elements of another width, as CuTe recasts a layout: 8 bits makes it one of bytes.
+        """Return the same swizzle for addresses in elements of another width, as CuTe recasts a layout; 8 bits give one of bytes.
 
         Raises
         ------
         OperandError
-            If a width is no power of two, or what moves together is less than an element.
+            If a width is not a power of two, or an element is wider than the bytes that move together.
         """
         widths = []
         for value in (old_bits, new_bits):
@@ -99,7 +100,7 @@ class Swizzle:
 
     @property
     def row_bytes(self) -> int | None:
-        """The mode of descriptors and tensor maps that it is, by the bytes of their rows; None where it is none of them.
+        """The bytes of a row in the mode of descriptors and tensor maps that has this swizzle; None if no mode has it.
 
         >>> Swizzle(2, 4, 3).row_bytes
         64
@@ -110,7 +111,7 @@ class Swizzle:
 
     @property
     def region(self) -> int:
-        """The bytes that it permutes among themselves, wherever a multiple of them begins: 128 for the three modes.
+        """The size in bytes of the aligned regions within which it permutes bytes: 128 for the three modes.
 
         >>> Swizzle(3, 4, 3).region, Swizzle(0, 4, 3).region
         (128, 16)
@@ -119,7 +120,7 @@ class Swizzle:
 
     @property
     def period(self) -> int:
-        """The bytes after which it repeats: 256, 512 and 1024 for the modes of 32, 64 and 128 bytes.
+        """The number of bytes after which it repeats: 256, 512 and 1024 for the modes of 32, 64 and 128 bytes.
 
         >>> Swizzle.mode(128).period
         1024

@@ -31,15 +31,16 @@ class Tile:
     Attributes
     ----------
     rows, columns : int
-        Of elements; those of a row lie side by side. K-major operands have a row for each m or n, MN-major ones a row for each k.
+        The numbers of elements. Elements of a row lie side by side. K-major operands have a row for each m or n, MN-major ones a row for
+        each k.
     format : str or Format
-        Of the elements, for example ``"f16"``. Those of less than 8 bits are packed, the first in the lowest bits.
+        The format of the elements, for example ``"f16"``. Elements of less than 8 bits are packed, the first in the lowest bits.
     address : int
-        The byte where it begins, a multiple of what the swizzle permutes (128 for the modes of descriptors).
+        The byte where it begins, a multiple of the swizzle's region (128 for the modes of descriptors).
     pitch : int
-        Bytes from one row to the next: those of a row where it is 0.
+        Bytes from one row to the next; 0 means the bytes of a row.
     swizzle : Swizzle or int
-        Of the bytes' addresses, which count from the start of the memory; or the mode of descriptors: 0, 32, 64 or 128 bytes.
+        The swizzle of byte addresses, which count from the start of the memory; or the mode of descriptors: 0, 32, 64 or 128 bytes.
     padded : bool
         Elements of 4 or 6 bits only: 16 of them are packed into the first bytes of every 16 bytes, as ``.kind::f8f6f4`` and the formats
         ``b6x16_p32`` and ``b4x16_p64`` of ldmatrix have them.
@@ -110,13 +111,13 @@ class Tile:
 
     @property
     def end(self) -> int:
-        """The first byte after the tile where the pattern of its swizzle begins again."""
+        """The first byte after the tile at which the pattern of its swizzle begins again."""
         step = max(self._swizzle.period, UNIT)
         return -(-(self.address + self.rows * self.pitch) // step) * step
 
     @cached_property
     def places(self) -> NDArray[np.int64]:
-        """Where each byte of each row lies, int64 (rows, row_bytes)."""
+        """Return the address of each byte of each row, int64 (rows, row_bytes)."""
         straight = self.address + np.arange(self.rows)[:, None] * self.pitch + np.arange(self.row_bytes)
         found: NDArray[np.int64] = self._swizzle(straight)
         found.flags.writeable = False
@@ -124,17 +125,17 @@ class Tile:
 
     @public_call
     def addresses(self, row: Any, column: Any = 0) -> NDArray[np.int64]:
-        """The byte where elements begin (the byte that holds them, if they are narrower; that of their unit if they are padded).
+        """Return the byte where each element begins: the one that holds it if it is narrower, that of its unit if it is padded.
 
         Parameters
         ----------
         row, column : integers or integer arrays
-            They broadcast: ``tile.addresses(lane % 16, lane // 16 * 8)`` are the rows of an ``ldmatrix.x4``.
+            They broadcast: ``tile.addresses(lane % 16, lane // 16 * 8)`` gives the rows of an ``ldmatrix.x4``.
 
         Raises
         ------
         OperandError, OperandTypeError
-            If one lies outside the tile.
+            If an element lies outside the tile.
 
         Examples
         --------
@@ -167,12 +168,12 @@ class Tile:
 
     @public_call
     def store(self, memory: Any, elements: Any) -> NDArray[np.uint8]:
-        """Stage a matrix: the memory with its elements in place.
+        """Put the elements of a matrix in their places, and return the memory.
 
         Parameters
         ----------
         memory : uint8 array (..., bytes)
-            What is there before; it is not modified. Leading dimensions broadcast with those of `elements`.
+            The contents before the store; the array is not modified. Leading dimensions broadcast with those of `elements`.
         elements : array (..., rows, columns)
             In the dtype of the format.
 
@@ -199,7 +200,7 @@ class Tile:
 
     @public_call
     def load(self, memory: Any) -> NDArray[Any]:
-        """The matrix that a memory holds: the inverse of `store`.
+        """Return the matrix that the memory holds; the inverse of `store`.
 
         Parameters
         ----------
@@ -218,7 +219,7 @@ class Tile:
         return from_bytes(held[..., self.places], self._format, self.padded)
 
     def moved(self, address: int) -> Tile:
-        """The same tile at another address, for example the next buffer's.
+        """Return the same tile at another address, for example the next buffer's.
 
         Raises
         ------
@@ -230,18 +231,18 @@ class Tile:
     def descriptor(
         self, row: int = 0, column: int = 0, *, mn_major: bool = False, beside: int = 16, instruction: Literal["wgmma", "tcgen05"] = "wgmma"
     ) -> Descriptor:
-        """The matrix descriptor of the operand that begins at an element, in a tile that is as wide as its swizzle (16 bytes without).
+        """Return the descriptor of the operand that begins at an element. The tile is as wide as its swizzle, or 16 bytes without one.
 
         Parameters
         ----------
         row, column : int
-            Where it begins: a multiple of 8 rows, and of 16 bytes of columns.
+            The element where the operand begins: a multiple of 8 rows, and of 16 bytes of columns.
         mn_major : bool
             Whether rows count k and columns m or n.
         beside : int
             Bytes from this tile to the tile with the next columns, if the operand is wider than the tile.
         instruction : {"wgmma", "tcgen05"}
-            What is to read it.
+            The instruction that reads it.
 
         Returns
         -------
@@ -250,7 +251,7 @@ class Tile:
         Raises
         ------
         OperandError
-            If no descriptor describes that.
+            If no descriptor describes the operand.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Tests against a GPU's bits: comparisons that say which plan a wrong result comes from, and hard inputs.
+"""Tests against a GPU's bits: comparisons that name the plan of a wrong result, and hard inputs.
 
 `fastmma.testing.plugin` is a plug-in that pytest loads by itself where fastmma is installed.
 

@@ -49,22 +49,22 @@ def assert_bits_equal(
     actual, expected : arrays
         Of NumPy (with the dtypes of ml_dtypes), torch, JAX or CuPy.
     nan : {"any", "bits"}
-        Whether all NaNs are one.
+        "any": all NaNs are equal. "bits": NaNs must have the same bits.
     zero : {"bits", "any"}
-        Whether 0 and -0 are one.
+        "any": 0 and -0 are equal. "bits": they differ.
     a, b, c : arrays, optional
-        What was multiplied, and added: with a and b, the message names the plans that have the bits of either result.
+        The operands of the product. Given a and b, the message names the plans that have the bits of either result.
     plan : GemmPlan or AccumulationPlan, optional
-        The one that `expected` comes from.
+        The plan of `expected`.
     show : int
-        How many elements are shown.
+        How many elements the message shows.
     **options
-        What else the product took: bias, alpha and beta.
+        The other operands of the product: bias, alpha and beta.
 
     Raises
     ------
     AssertionError
-        It says how many elements differ, by how much, the first of them, and where the bits come from.
+        The message says how many elements differ and by how much, shows the first of them, and says where the bits come from.
     OperandError, OperandTypeError
 
     Examples
@@ -109,16 +109,16 @@ def assert_product(
     target : str
         The GPU.
     plan : GemmPlan or AccumulationPlan, optional
-        In place of the target: how the product is expected to be computed.
+        The expected plan, in place of the target.
     nan, zero, show
-        As of `assert_bits_equal`.
+        As in `assert_bits_equal`.
     **options
-        Everything else that `fastmma.gemm` takes, or `fastmma.scaled_matmul`.
+        The other arguments of `fastmma.gemm` or `fastmma.scaled_matmul`.
 
     Raises
     ------
     AssertionError
-        Its last lines name the plans that have the bits of `actual`, and that which was expected.
+        The last lines of the message name the plans that have the bits of `actual`, and the expected plan.
     OperandError, OperandTypeError, InstructionError, TargetError
 
     Examples

@@ -25,14 +25,14 @@ def assert_same_bits(p: Plan, q: Plan, *, assumed: bool = False, **options: Any)
     ----------
     p, q : Plan
     assumed : bool
-        Take what plans assume of a GPU or a library for granted.
+        Accept what the plans assume about a GPU or a library.
     **options
-        What else `fastmma.same_bits` takes: k, m, n, c and budget.
+        The other arguments of `fastmma.same_bits`: k, m, n, c and budget.
 
     Raises
     ------
     AssertionError
-        With the verdict: operands on which they differ, or what is not known.
+        The message is the verdict: operands on which the plans differ, or what is not known.
     OperandError, OperandTypeError
 
     Examples
@@ -56,18 +56,19 @@ def assert_invariant(
     Parameters
     ----------
     function : callable
-        Takes a number of rows, and returns the results of the first so many rows of its data: an array of NumPy, torch or JAX.
+        Takes a number of rows, computes that many first rows of its data, and returns the results: an array of NumPy, torch or JAX.
     rows : collection of int
-        The numbers of rows that are tried.
+        The numbers of rows to try.
     target : str, optional
-        A GPU: torch's products have its bits meanwhile, and an order that is not known to be its library's is an error.
+        A GPU. torch's products have its bits while the function runs, and a product whose order is not known to be the library's is an
+        error.
     assumed : bool
-        Tolerate such orders.
+        Accept such products.
 
     Raises
     ------
     AssertionError
-        It names the numbers of rows of which the results differ, or what has not the GPU's bits.
+        The message names the numbers of rows whose results differ, or the operations that do not have the GPU's bits.
     OperandError, OperandTypeError, TargetError
 
     Examples

@@ -19,17 +19,17 @@ _SPREAD = 6  # exponents above and below 2^0: sums of some thousand products sta
 
 @public_call
 def adversarial(shape: int | tuple[int, ...], dtype: Any = "f16", *, seed: int = 0) -> Any:
-    """Finite operands of a product on which GPUs with different arithmetic give different bits.
+    """Draw finite operands of a product on which GPUs with different arithmetic give different bits.
 
-    Magnitudes lie up to twelve powers of two apart, so that alignment drops bits of small terms; half of the mantissas are at the edges
-    (zero, one, the half, all ones), so that terms cancel and tie. Ordinary random numbers have few of either, and small products of them
-    are often equal on several GPUs.
+    Magnitudes lie up to twelve powers of two apart, so that alignment drops bits of small terms; half of the mantissas are zero, one, the
+    half or all ones, so that terms cancel and tie. Ordinary random numbers rarely do either, and their small products are often equal on
+    several GPUs.
 
     Parameters
     ----------
     shape : int or tuple of int
     dtype : format or dtype
-        Of an operand, for example ``"bf16"`` or ``np.float16``; of integers all values are drawn, the extremes more often. With a dtype of
+        The operand's, for example ``"bf16"`` or ``np.float16``. For integers all values are drawn, the extremes more often. With a dtype of
         torch the result is a tensor.
     seed : int
         The same arguments give the same array, everywhere. Give the two operands of a product different ones.

@@ -60,7 +60,7 @@ def unnoticed(test: Callable[[Multiply], None], *, target: TargetName = "H100", 
     Parameters
     ----------
     test : callable
-        Takes a function of two matrices, which it tests in a kernel's place, and raises an AssertionError where the product is wrong.
+        Takes a function of two matrices, tests it as it would a kernel, and raises an AssertionError if the product is wrong.
     target : str
     faults : collection of str
         Of `FAULTS`. One that these operands cannot have is left out.
@@ -111,15 +111,15 @@ def _passes(test: Callable[[Multiply], None], name: str, right: Multiply, target
 
 
 def assert_sensitive(test: Callable[[Multiply], None], *, target: TargetName = "H100", faults: Collection[str] = tuple(FAULTS)) -> None:
-    """Raise unless a numerical test notices faults of a matrix product: it is run again with each of them.
+    """Run a numerical test on faulty matrix products, and raise unless it notices each fault.
 
     Parameters
     ----------
     test : callable
-        Takes a function of two matrices, which it tests in a kernel's place, and raises an AssertionError where the product is wrong.
-        The function returns float32 arrays of NumPy; of tensors a tensor of their dtype, as ``torch.matmul`` does.
+        Takes a function of two matrices, tests it as it would a kernel, and raises an AssertionError if the product is wrong.
+        The function returns float32 arrays of NumPy. Given tensors, it returns a tensor of their dtype, as ``torch.matmul`` does.
     target : str
-        The GPU whose bits the product has that is right.
+        The GPU. The correct product has its bits.
     faults : collection of str
         ``"zeros"``: all results are 0; ``"transposed operand"``: b is read along its other dimension; ``"one lost product"``: the last k
         is left out; ``"one bit less"``: sums keep one bit less; ``"sums in f16"``.
@@ -127,7 +127,7 @@ def assert_sensitive(test: Callable[[Multiply], None], *, target: TargetName = "
     Raises
     ------
     AssertionError
-        It names the faults that the test does not notice.
+        The message names the faults that the test does not notice.
     OperandError
 
     Examples

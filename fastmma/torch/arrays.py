@@ -40,15 +40,15 @@ _TORCH = {dtype: kind for kind, dtype in DTYPES.items()}
 
 
 def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
-    """The memory of a CPU tensor as an array: a view, of any strides, in NumPy's or ml_dtypes' dtype.
+    """View the memory of a CPU tensor as an array of any strides, in NumPy's or ml_dtypes' dtype.
 
-    Pairs of float4 elements are unpacked along the dimension of stride 1, which is the only copy. The storage stays resizable, which it
-    would not with ``Tensor.numpy()``.
+    Only float4 elements are copied: their pairs are unpacked along the dimension of stride 1. The storage stays resizable; with
+    ``Tensor.numpy()`` it would not.
 
     Parameters
     ----------
     tensor : Tensor
-        On the CPU and strided; one that needs gradients is taken without them.
+        On the CPU and strided. If it requires gradients, the view has none.
 
     Raises
     ------
@@ -81,9 +81,9 @@ def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
 
 
 def to_torch(array: NDArray[Any]) -> torch.Tensor:
-    """The memory of an array as a tensor; float4_e2m1fn elements are packed two a byte along the last dimension.
+    """View the memory of an array as a tensor; float4_e2m1fn elements are packed two to a byte along the last dimension.
 
-    What torch cannot share is copied: arrays that are read-only, of negative strides, or in another byte order than the machine's.
+    Arrays that torch cannot share are copied: those that are read-only, have negative strides, or another byte order than the machine's.
 
     Raises
     ------

@@ -133,16 +133,16 @@ _INNER: dict[str, Callable[..., Any]] = {"inductor": _inductor, "eager": _eager}
 def backend(target: TargetName = "sm_90a", *, inner: str = "inductor", **options: Any) -> Callable[..., Any]:
     """Return a backend of ``torch.compile`` whose products have the bits of a GPU, in the forward and in the backward graph.
 
-    Its report lists every operation of each graph that ran. What inductor compiles is passed, but for moves, integers, and casts to wider
-    formats, since it skips roundings between the operations that it fuses; ``inner="eager"`` keeps them. Without ``fullgraph=True`` what
-    torch does not capture is unseen.
+    Its report lists every operation of each graph that ran. Operations that inductor compiles are passed, except for moves, integers, and
+    casts to wider formats, because inductor skips roundings between the operations that it fuses; ``inner="eager"`` keeps them. Without
+    ``fullgraph=True``, operations that torch does not capture are unseen.
 
     Parameters
     ----------
     target : str
         The GPU.
     inner : {"inductor", "eager"}
-        Who runs the rest: inductor's C++, which needs a compiler, or torch, operator by operator within the mode.
+        Runs the other operations: inductor's C++, which needs a compiler, or torch, operator by operator within the mode.
     **options
         Those of `emulate`, except for `as_cuda`.
 

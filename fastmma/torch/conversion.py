@@ -29,14 +29,14 @@ class TorchOperand(NamedTuple):
 
 
 def to_scaled(elements: Tensor, scales: Tensor | Sequence[Tensor] | None = None, recipe: Any = None, swizzle: Any = None) -> ScaledArray:
-    """A `fastmma.ScaledArray` of a tensor's elements, contracted along the last dimension.
+    """Convert a tensor's elements and scales to a `fastmma.ScaledArray`, contracted along the last dimension.
 
     Parameters
     ----------
-    elements : Tensor (outer, K), or torchao's MXTensor or NVFP4Tensor, which know all the rest
+    elements : Tensor (outer, K), or torchao's MXTensor or NVFP4Tensor, which hold all the rest
         In float8, or float4_e2m1fn_x2.
     scales : Tensor, or a sequence of one or two
-        Of the blocks, and of the whole tensor where there are two levels.
+        The scales of the blocks, and that of the whole tensor if there are two levels.
     recipe : torch.nn.functional.ScalingType, or a sequence that starts with one
     swizzle : torch.nn.functional.SwizzleType, optional
         The layout of the scales.
@@ -44,7 +44,7 @@ def to_scaled(elements: Tensor, scales: Tensor | Sequence[Tensor] | None = None,
     Raises
     ------
     OperandError, OperandTypeError
-        If the parts do not go together.
+        If the parts do not fit together.
 
     Examples
     --------
@@ -80,12 +80,12 @@ def _number(value: Any) -> int:
 
 
 def from_scaled(array: ScaledArray) -> TorchOperand:
-    """Convert a block-scaled array (outer, K) for `torch.nn.functional.scaled_mm`: as the second operand, its elements are turned.
+    """Convert a block-scaled array (outer, K) for `torch.nn.functional.scaled_mm`, with elements transposed for the second operand.
 
     Raises
     ------
     OperandError
-        If torch has no recipe for its scheme.
+        If torch has no recipe for the array's scheme.
 
     Examples
     --------

@@ -16,16 +16,16 @@ _SHOWN = 8  # lines of a report
 
 
 class StepDiffersError(AssertionError):
-    """A tensor of a training step has not the recorded bits.
+    """A tensor of a training step does not have the recorded bits.
 
     Attributes
     ----------
     name : str
         The first such tensor.
     ulp : int or None
-        How far the kept numbers are apart, at most; None where none of them differs, or they are no floating-point numbers.
+        The largest distance between kept numbers; None if none of them differs, or they are not floating-point numbers.
     lines : list of Line
-        What computed it since the tensor before it.
+        The operations that computed it, since the tensor before it.
     """
 
     def __init__(self, text: str, name: str, ulp: int | None, lines: list[Line]) -> None:

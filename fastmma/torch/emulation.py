@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class AssumedWarning(UserWarning):
-    """A product took an order of k, or an epilogue, that is not known to be the library's."""
+    """A product's order of k, or its epilogue, is not known to be the library's."""
 
 
 class _Computation(NamedTuple):

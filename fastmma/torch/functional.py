@@ -75,19 +75,19 @@ def _given(**kwargs: Any) -> dict[str, Any]:
 
 
 def mm(a: Tensor, b: Tensor, *, out_dtype: dtype | None = None, target: TargetName = _TARGET, **options: Any) -> Tensor:
-    """`torch.mm` with the bits of a GPU; not differentiable, as all functions here: `emulate` is.
+    """Compute `torch.mm` with the bits of a GPU. Functions here are not differentiable; products under `emulate` are.
 
     Parameters
     ----------
     a, b : Tensor (M, K) and (K, N)
-        On the CPU, or on one GPU, where the result is then.
+        On the CPU, or both on one GPU. The result is on the same device.
     out_dtype : torch.dtype, optional
         float32, for 16-bit operands.
     target : str
         The GPU.
     **options
-        Those of `emulate`. What is not known raises; what is assumed is computed with an `AssumedWarning`, one for each kind of call,
-        or without where ``unknown="one"``.
+        Those of `emulate`. An operation that is not known raises an error. One that is assumed gives an `AssumedWarning`, once for each
+        kind of call; with ``unknown="one"`` there is no warning.
 
     Raises
     ------
@@ -114,12 +114,12 @@ def addmm(
     target: TargetName = _TARGET,
     **options: Any,
 ) -> Tensor:
-    """`torch.addmm` with the bits of a GPU; see `mm`."""
+    """Compute `torch.addmm` with the bits of a GPU; see `mm`."""
     return _call(aten.addmm.default, (c, a, b), _given(out_dtype=out_dtype, beta=beta, alpha=alpha), target, options)
 
 
 def bmm(a: Tensor, b: Tensor, *, out_dtype: dtype | None = None, target: TargetName = _TARGET, **options: Any) -> Tensor:
-    """`torch.bmm` with the bits of a GPU; see `mm`."""
+    """Compute `torch.bmm` with the bits of a GPU; see `mm`."""
     return _call(aten.bmm.default, (a, b), _given(out_dtype=out_dtype), target, options)
 
 
@@ -134,19 +134,19 @@ def baddbmm(
     target: TargetName = _TARGET,
     **options: Any,
 ) -> Tensor:
-    """`torch.baddbmm` with the bits of a GPU; see `mm`."""
+    """Compute `torch.baddbmm` with the bits of a GPU; see `mm`."""
     return _call(aten.baddbmm.default, (c, a, b), _given(out_dtype=out_dtype, beta=beta, alpha=alpha), target, options)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, target: TargetName = _TARGET, **options: Any) -> Tensor:
-    """`torch.nn.functional.linear` with the bits of a GPU, x (..., K), weight (N, K); see `mm`."""
+    """Compute `torch.nn.functional.linear` with the bits of a GPU, for x (..., K) and weight (N, K); see `mm`."""
     rows = x.reshape(-1, x.shape[-1])
     found = mm(rows, weight.t(), target=target, **options) if bias is None else addmm(bias, rows, weight.t(), target=target, **options)
     return found.reshape(*x.shape[:-1], weight.shape[0])
 
 
 def int_mm(a: Tensor, b: Tensor, *, target: TargetName = _TARGET, **options: Any) -> Tensor:
-    """`torch._int_mm`: int8 (M, K) times int8 (K, N), int32; see `mm`."""
+    """Compute `torch._int_mm`, int8 (M, K) times int8 (K, N) to int32; see `mm`."""
     return _call(aten._int_mm.default, (a, b), {}, target, options)
 
 
@@ -160,7 +160,7 @@ def grouped_mm(
     target: TargetName = _TARGET,
     **options: Any,
 ) -> Tensor:
-    """`torch.nn.functional.grouped_mm` with the bits of a GPU; see `mm`."""
+    """Compute `torch.nn.functional.grouped_mm` with the bits of a GPU; see `mm`."""
     return _call(aten._grouped_mm.default, (mat_a, mat_b, offs, bias, out_dtype), {}, target, options)
 
 
@@ -194,16 +194,16 @@ def scaled_mm(
     target: TargetName = _TARGET,
     **options: Any,
 ) -> Tensor:
-    """`torch.nn.functional.scaled_mm` with the bits of a GPU.
+    """Compute `torch.nn.functional.scaled_mm` with the bits of a GPU.
 
     Parameters
     ----------
     mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b, swizzle_a, swizzle_b, bias, output_dtype
-        torch's own, as `contraction_dim` and `use_fast_accum` are.
+        As torch takes them; so are `contraction_dim` and `use_fast_accum`.
     target : str
         The GPU.
     **options
-        Those of `emulate`, see `mm`; ``check=None`` computes also what torch refuses on a GPU.
+        Those of `emulate`, see `mm`; ``check=None`` also computes products that torch refuses on a GPU.
 
     Raises
     ------
@@ -241,7 +241,7 @@ def scaled_grouped_mm(
     target: TargetName = _TARGET,
     **options: Any,
 ) -> Tensor:
-    """`torch.nn.functional.scaled_grouped_mm` with the bits of a GPU; see `scaled_mm`."""
+    """Compute `torch.nn.functional.scaled_grouped_mm` with the bits of a GPU; see `scaled_mm`."""
     scales = *_scaling(scale_a, scale_recipe_a, swizzle_a), *_scaling(scale_b, scale_recipe_b, swizzle_b)
     args = (mat_a, mat_b, *scales, offs, bias, output_dtype, list(contraction_dim), use_fast_accum)
     return _call(aten._scaled_grouped_mm_v2.default, args, {}, target, options)

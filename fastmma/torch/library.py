@@ -76,11 +76,11 @@ class Installation:
 
     @property
     def report(self) -> InstallationReport:
-        """What products became of, on all threads."""
+        """The report of products on all threads."""
         return self._report
 
     def remove(self) -> None:
-        """Put torch's own kernels back; again, it does nothing."""
+        """Put torch's own kernels back. A second call does nothing."""
         global _present
         with _lock:
             if self._library is not None:
@@ -134,8 +134,9 @@ def _kernel(run: Emulation, func: Any) -> Callable[..., Any]:
 def install(target: TargetName = "sm_90a", **options: Any) -> Installation:
     """Replace torch's CPU kernels of products by those of a GPU, in the whole process.
 
-    All threads are emulated, also those that load data. Functions that ``torch.compile`` has compiled run uncompiled meanwhile. An
-    installation sees products alone: its ``report.assert_all_emulated()`` raises, and ``products_only=True`` asks only of these.
+    All threads are emulated, also those that load data. Functions that ``torch.compile`` has compiled run uncompiled while kernels are
+    installed. An installation sees only products, so its ``report.assert_all_emulated()`` raises; ``products_only=True`` checks products
+    alone.
 
     Parameters
     ----------

@@ -20,40 +20,40 @@ from fastmma.torch.settings import settings_of
 
 
 class emulate:  # noqa: N801 - a context manager, named as one
-    """Run torch code on CPU tensors, or on those of another GPU, with the matrix products of a GPU, bit for bit.
+    """Run torch code with the matrix products of a GPU, bit for bit, on CPU tensors or on those of another GPU.
 
-    A context manager, also a decorator; it can be nested, and entered again. Products in the forward and in the backward pass are
-    emulated, where they run inside the ``with`` on the same thread; all else is torch's. The report lists every operation that ran.
+    It is a context manager and a decorator; it can be nested, and entered again. It emulates products of the forward and of the backward
+    pass that run inside the ``with`` on the same thread; torch computes all else. The report lists every operation that ran.
 
     Parameters
     ----------
     target : str
         The GPU, for example ``"H100"`` or ``"sm_80"``.
     library : {"cublas", None}
-        Whose orders of k and epilogues; None: one accumulator, and one rounding at the end.
+        The library whose orders of k and epilogues are followed. None: one accumulator, and one rounding at the end.
     plans : mapping, str or Path, optional
-        ``{(M, N, K): parts of k or a GemmPlan}`` for products of which you know more; or the file that ``fastmma record --cublas`` wrote
-        on the GPU, in which all products are looked up then, and nowhere else.
+        ``{(M, N, K): parts of k or a GemmPlan}`` for products whose plan you know. Or the file that ``fastmma record --cublas`` wrote on
+        the GPU; all products are then looked up there, and nowhere else.
     unknown : {"warn", "one", "error"}
-        Where the library's plan for a shape is not known: compute with one part of k, with a warning or without, or raise TargetError.
-        The report calls such products assumed.
+        What to do if the library's plan for a shape is not known: compute with one part of k, with a warning or without, or raise
+        TargetError. The report calls such products assumed.
     other : {"pass", "warn", "error"}
-        What becomes of operations that multiply, and that no tensor core does, or whose bits nobody knows: torch's own result, with a
-        warning or without, or NotEmulatedError. The report calls them passed, or unseen where fastmma has not heard of them. Sums, and
-        functions that are not emulated, are passed in any case, and told in the report alone.
+        What to do with operations that multiply off the tensor cores, or whose bits are not known: return torch's own result, with a
+        warning or without, or raise NotEmulatedError. The report calls them passed, or unseen if fastmma does not know them. Sums, and
+        functions that are not emulated, are always passed; only the report says so.
     attention : {"fused", "math", "pass", "error"}
-        Fused attention by the kernels that the GPU takes, where their bits are known: where functions are. Others are taken apart into
-        products and a softmax, which are assumed; so are all with ``"math"``. ``"pass"`` leaves all to torch's CPU kernels, and
-        ``"error"`` refuses what is not known.
+        ``"fused"`` computes fused attention as the GPU's kernels do, where their bits are known, which is where those of functions are.
+        Other attention is split into products and a softmax, which are assumed; ``"math"`` splits all attention so. ``"pass"`` leaves all
+        attention to torch's CPU kernels, and ``"error"`` refuses attention that is not known.
     functions : {True, "torch"}
-        Functions of each element (`exp`, GELU, powers, ...) with the bits of the GPU's kernels, where they are known: on an H100 and an
-        H200, with NVIDIA's libdevice installed. ``"torch"`` leaves them to torch.
+        True computes functions of each element (`exp`, GELU, powers, ...) with the bits of the GPU's kernels where they are known: on an
+        H100 and an H200, with NVIDIA's libdevice installed. ``"torch"`` leaves them to torch.
     fp32 : {"tf32", "ieee"}, optional
-        Products of float32; by default as torch's settings say (``torch.backends.cuda.matmul.fp32_precision``).
+        How to multiply float32; by default as torch's settings say (``torch.backends.cuda.matmul.fp32_precision``).
     check : {"cuda", None}
         Refuse scaled products that torch refuses on a GPU, with torch's errors.
     as_cuda : bool
-        Experimental: pretend to be the GPU, so that code which asks for ``device="cuda"`` runs on the CPU.
+        Experimental: pretend to be the GPU, so that code that asks for ``device="cuda"`` runs on the CPU.
     strict : bool, optional
         Refuse arithmetic that is only reported.
     threads : int, optional
@@ -62,7 +62,7 @@ class emulate:  # noqa: N801 - a context manager, named as one
     Attributes
     ----------
     report : Report
-        Each operation is emulated, assumed, passed, neutral or unseen, and the report says why, and in which line of the caller's.
+        Each operation is emulated, assumed, passed, neutral or unseen. The report says why, and at which line of the caller.
 
     Raises
     ------
@@ -88,7 +88,7 @@ class emulate:  # noqa: N801 - a context manager, named as one
 
     @property
     def report(self) -> Report:
-        """What calls became of, since the first entry."""
+        """The report of all calls since the first entry."""
         return self._run.report
 
     def __enter__(self) -> emulate:

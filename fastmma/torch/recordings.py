@@ -72,21 +72,21 @@ def keep_of(name: str, tensor: torch.Tensor, keep: int) -> Kept:
 
 @dataclass(frozen=True)
 class Recording:
-    """A training step, or several, that ran on a GPU or under `emulate`: what `record` returns, and `assert_same_step` compares with.
+    """One or more training steps that ran on a GPU or under `emulate`. `record` returns it, and `assert_same_step` compares with it.
 
     Attributes
     ----------
     gpu : str
-        The GPU, as its driver names it; of an emulated step the target.
+        The GPU's name from its driver; the target if the step was emulated.
     emulated : bool
-        The step ran under `emulate`.
+        Whether the step ran under `emulate`.
     versions : dict
         Of torch, CUDA and fastmma.
     settings : dict
         torch's settings that decide which kernels run.
     seed, steps, keep : int
     autocast : str
-        The dtype of `torch.autocast`; empty without.
+        The dtype of `torch.autocast`; empty if it was not used.
     given : tuple of Kept
         The weights and the inputs before the step.
     tensors : tuple of Kept
@@ -94,7 +94,7 @@ class Recording:
     unrepeated : tuple of str
         Tensors that had other bits when the GPU ran the same step again.
     step : object, optional
-        What ran: the model, its inputs and the optimizer, which no file holds.
+        The model, its inputs and the optimizer. A file does not hold them.
     """
 
     gpu: str
@@ -116,7 +116,7 @@ class Recording:
         return f"{len(self.tensors)} tensors of {self.steps} step{'s' * (self.steps > 1)} {how} on {self.gpu}, {versions}"
 
     def save(self, path: str | Path) -> None:
-        """Write a file of NumPy's format npz, which holds JSON and numbers, and nothing that a reader would run.
+        """Write a file in NumPy's npz format. It holds JSON and numbers, and no code.
 
         Parameters
         ----------
@@ -141,7 +141,7 @@ class Recording:
         Raises
         ------
         OperandError
-            If it is no such file, or of another version of the format.
+            If the file is not a recording, or has another version of the format.
         """
         try:
             with np.load(path, allow_pickle=False) as file:

@@ -20,7 +20,7 @@ Tally = dict[Told, int]  # of one thread, which adds to it without a lock
 
 
 class Report(shared.Report):
-    """A count of what operations became.
+    """Counts of operations by their status.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Report(shared.Report):
             tally.clear()
 
     def lines(self, *statuses: str) -> list[tuple[Line, int]]:
-        """List kinds of calls and how often they were made, in the order of their first calls; all, or those of some statuses."""
+        """List kinds of calls and how often each was made, in the order of first calls. Given statuses, list only those."""
         found = dict(super().lines(*statuses))
         for tally in list(self._tallies):
             for told, number in list(tally.items()):

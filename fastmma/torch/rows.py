@@ -35,7 +35,7 @@ class ModelInvariance:
     layers : tuple of (tuple of str, Invariance)
         Names of the modules with one kind of product, and what is known of it; the worst first: most groups, then most unknown rows.
     others : tuple of str
-        What adds up products otherwise, of which nothing is said: convolutions, and products that ranks cannot share.
+        Operations that add up products in other ways and are not examined: convolutions, and products that ranks cannot share.
     attention : tuple of (tuple of str, AttentionInvariance)
         Names of the modules with one kind of attention, and what is known of it.
     """
@@ -50,7 +50,7 @@ class ModelInvariance:
         return _all(self._each(lambda found: found.is_invariant), self.others)
 
     def same(self, first: int, second: int) -> bool | None:
-        """Tell whether a row has the same bits in all products among so many rows and among so many others: decode against prefill.
+        """Tell whether a row has the same bits in all products for two numbers of rows: decode against prefill.
 
         None where something is not known.
         """
@@ -68,14 +68,14 @@ class ModelInvariance:
 
 @dataclass(frozen=True)
 class ModelAgreement:
-    """The numbers of rows of products for which two models have the same bits: of two GPUs, of two numbers of ranks, or in two formats.
+    """The numbers of rows for which the products of two models have the same bits: on two GPUs, on two numbers of ranks, or in two formats.
 
     Attributes
     ----------
     layers : tuple of (tuple of str, Agreement)
         Names of the modules with one kind of product in both; the worst first.
     others : tuple of str
-        What has no counterpart, or is not looked into.
+        Modules without a counterpart, and operations that are not compared.
     attention : tuple of (tuple of str, bool or None)
         Names of the modules with one kind of attention, and whether it has the same bits; None where that is not known.
     """
@@ -117,26 +117,26 @@ def invariance(
     all_reduce: str = RING,
     row_parallel: Collection[str] = ROW_PARALLEL,
 ) -> ModelInvariance:
-    """Tell for which numbers of rows the products of a model have the same bits, whatever its inputs and its weights.
+    """Find the numbers of rows for which a model's products have the same bits, whatever its inputs and weights.
 
     Parameters
     ----------
     model : torch.nn.Module
-        It is run once, on the device where it is, without gradients.
+        It runs once, on its own device, without gradients.
     inputs : tensor, sequence or mapping
-        What the model takes: by position, or by name.
+        The model's inputs, by position or by name.
     target : str
         The GPU, for example ``"H200"``.
     rows : range, or other collection of int
-        Numbers of rows of the products' first operands: tokens. Of attention, numbers of sequences.
+        Numbers of rows of the products' first operands, which are tokens. For attention, numbers of sequences.
     least_rate : float
-        As of `fastmma.invariance`.
+        As in `fastmma.invariance`.
     ranks : int
         How many GPUs share the model: tensor parallel.
     all_reduce : {"ring", "tree"}
-        In which order they add their results.
+        The order in which they add their results.
     row_parallel : collection of str
-        Patterns of the names of modules whose inputs ranks share; of others they share the outputs.
+        Patterns of module names. Ranks divide the inputs of these modules, and the outputs of all others.
 
     Returns
     -------
@@ -187,17 +187,17 @@ def _badness(layer: tuple[tuple[str, ...], Invariance]) -> tuple[int, int]:
 
 
 def compare_models(first: ModelInvariance, second: ModelInvariance) -> ModelAgreement:
-    """Compare two models, product by product, each number of rows with itself: train against rollout, one GPU or rank against others.
+    """Compare two models, product by product, at each number of rows: training against rollout, or two GPUs or numbers of ranks.
 
     Parameters
     ----------
     first, second : ModelInvariance
-        What `fastmma.torch.invariance` returns for each of them. Their products are paired by the names of their modules.
+        The results of `fastmma.torch.invariance` for the two. Products are paired by the names of their modules.
 
     Returns
     -------
     ModelAgreement
-        It prints the products, those first that differ for most numbers of rows, then those of which most are not known.
+        It prints the products. First come those that differ at most numbers of rows, then those with most unknown numbers of rows.
 
     Raises
     ------

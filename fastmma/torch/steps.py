@@ -23,16 +23,16 @@ _KEPT = 256  # numbers of each tensor
 
 
 class SameStep(NamedTuple):
-    """What `assert_same_step` found.
+    """The result of `assert_same_step`.
 
     Attributes
     ----------
     compared : int
-        Tensors that have the recorded bits.
+        How many tensors were compared; all have the recorded bits.
     unrepeated : tuple of str
-        Tensors that were not compared, since the GPU itself had other bits when it ran the step again.
+        Tensors that were not compared, because the GPU itself gave them other bits when it ran the step again.
     report : Report
-        Of the emulation, which says whether anything was assumed or passed.
+        The report of the emulation. It says whether anything was assumed or passed.
     """
 
     compared: int
@@ -56,29 +56,30 @@ def record(
 ) -> Recording:
     """Record a training step: forward, loss, backward and, with an optimizer, new weights.
 
-    A model on a GPU is run there, twice, to find what the GPU itself does not repeat. A model on the CPU is run under `emulate`, so that
-    two versions of a program can be compared without a GPU. Weights, gradients and the state of the optimizer are as before afterwards.
+    A model on a GPU runs there twice, to find the tensors whose bits the GPU itself does not repeat. A model on the CPU runs under
+    `emulate`, so that you can compare two versions of a program without a GPU. Afterwards weights, gradients and the optimizer's state are
+    as they were before.
 
     Parameters
     ----------
     model : torch.nn.Module
     inputs : Tensor, tuple or dict
-        What the model is called with; on the model's device.
+        The model's inputs, on its device.
     loss : callable, optional
-        Takes what the model returns, and returns the loss. By default a result's attribute or key ``loss``, or else the sum of all
-        results, of which each gradient is 1.
+        Takes the model's result and returns the loss. By default the loss is the result's attribute or key ``loss``, or else the sum of all
+        results, so that each gradient is 1.
     optimizer : torch.optim.Optimizer, optional
-        Of the model's weights.
+        The optimizer of the model's weights.
     steps : int
-        More than one need an optimizer.
+        The number of steps. More than one need an optimizer.
     seed : int
         For `torch.manual_seed` before the first step.
     autocast : torch.dtype, optional
         Forward and loss run within ``torch.autocast("cuda", dtype=autocast)``.
     target : str
-        The GPU that a model on the CPU is run as.
+        The GPU to emulate, for a model on the CPU.
     keep : int
-        How many numbers of each tensor are kept beside its digest, to say how far a difference goes.
+        How many numbers of each tensor to keep beside its digest. They show how large a difference is.
     path : str or Path, optional
         A file to write.
     **options
@@ -87,12 +88,12 @@ def record(
     Returns
     -------
     Recording
-        Of results of modules, their gradients, gradients of weights, losses and new weights, in the order of computation.
+        It has the results of modules, their gradients, gradients of weights, losses and new weights, in the order of computation.
 
     Raises
     ------
     OperandError
-        If there are several steps without an optimizer, or the loss is no single number.
+        If there are several steps without an optimizer, or the loss is not a single number.
 
     Examples
     --------
@@ -148,18 +149,18 @@ def assert_same_step(
 ) -> SameStep:
     """Run a recorded step under `emulate`, and raise unless every tensor has the recorded bits.
 
-    torch's settings, the seed and autocast are those of the recording.
+    torch's settings, the seed and autocast come from the recording.
 
     Parameters
     ----------
     recording : Recording, str or Path
-        What `record` returned, or the file that it wrote.
+        The result of `record`, or the file that it wrote.
     model, inputs, loss, optimizer
-        As `record` was given them, with the same weights, on the CPU. Without a model, it is the very one that `record` was given.
+        The arguments that `record` was given, with the same weights, on the CPU. By default the very model that `record` was given.
     steps : int, optional
-        Fewer than were recorded; by default all.
+        The number of steps to run, at most as many as were recorded; by default all.
     target : str, optional
-        By default the GPU of the recording.
+        The GPU; by default that of the recording.
     **options
         Of `emulate`.
 

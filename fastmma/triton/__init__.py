@@ -1,6 +1,6 @@
 """Triton kernels on a CPU with the bits of a GPU's tensor cores: `interpret`.
 
-Needs torch, and Triton: ``pip install "fastmma[triton]"``.
+It needs torch and Triton: ``pip install "fastmma[triton]"``.
 """
 
 from fastmma.triton.gluon.barriers import BarrierError

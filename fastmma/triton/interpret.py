@@ -113,46 +113,46 @@ def interpret(
     target : str
         The GPU: ``"H100"``, ``"sm_80"``, ``(8, 9)``.
     lowering : {"compile", "ptx", "rules"}
-        Who says which instructions an operation becomes: Triton's compiler, which needs no GPU for that, or fastmma's rules, which take no
-        time. Where the compiler does not take a kernel, rules are taken, and the report says so. Where the compiler's answer does not tell
-        the interpreter which bits an operation has, the kernel's PTX is executed, and the report says that; ``"ptx"`` executes all
-        kernels so, which is also faster.
+        How to find the instructions of an operation. ``"compile"`` asks Triton's compiler, which needs no GPU; ``"rules"`` follows
+        fastmma's rules, which take no time. If the compiler does not accept a kernel, the rules decide, and the report says so. If the
+        compiler's answer does not tell the interpreter which bits an operation has, the kernel's PTX is executed, and the report says so.
+        ``"ptx"`` executes the PTX of all kernels, which is also faster.
     num_warps : int, optional
-        Warps of a program where the launch does not say; 4 by default, as in Triton.
+        Warps of a program if the launch does not set them; 4 by default, as in Triton.
     fp_fusion : bool, optional
         Whether products and sums are contracted to fused multiply-adds; by default as the launch or Triton says.
     other : {"pass", "warn", "error"}
-        What happens at an operation whose bits are not known, such as the approximation of ``tl.sin``: NumPy computes it and the report
-        counts it, a warning too, or a `NotEmulatedError`.
+        What to do with an operation whose bits are not known, such as the approximation of ``tl.sin``. ``"pass"``: NumPy computes it and
+        the report counts it. ``"warn"``: a warning says so, too. ``"error"``: raise a `NotEmulatedError`.
     configs : mapping, optional
-        Which configuration kernels with `triton.autotune` take, by the name of the kernel: a `triton.Config`, some of its values as a
-        mapping, or its place in the list. Others take the first that is left of theirs, and the report says which.
+        The configurations of kernels with `triton.autotune`, by the kernel's name: a `triton.Config`, some of its values as a mapping, or
+        its place in the list. Other kernels take the first of their configurations that is left, and the report says which.
     as_cuda : bool
-        Pretend to be the GPU, so that code which asks torch or Triton for one finds it: ``torch.cuda`` answers for it, and tensors of
+        Pretend to be the GPU, so that code that asks torch or Triton for one finds it: ``torch.cuda`` answers for it, and tensors of
         ``device="cuda"`` live on the CPU. `fastmma.torch.emulate` does the same, and the two nest.
     races : {"error", "note"}
-        What happens where nothing orders two accesses of a Gluon kernel: a `RaceError`, or a note in the report; the kernel then goes on as
-        if the first had come first.
+        What to do if nothing orders two accesses of a Gluon kernel: raise a `RaceError`, or put a note into the report and go on as if the
+        first access had come first.
 
     Yields
     ------
     Report
-        Counts of all operations: what was emulated, what is neutral, and what was passed to NumPy and why.
+        Counts of all operations: those that were emulated, those that are neutral, and those that were passed to NumPy, with the reason.
 
     Raises
     ------
     TargetError
-        If there is no such GPU, or what it computes in an instruction that a kernel takes is not known.
+        If there is no such GPU, or its arithmetic in an instruction of a kernel is not known.
     NotEmulatedError
-        With ``other="error"``, and for what nothing here runs, such as inline assembly.
+        With ``other="error"``, and at operations that cannot run here, such as inline assembly.
     BackendError
         If this version of Triton was not tested, or something else has changed its interpreter.
     OperandError
-        If an option has none of its values, or a kernel has no configuration that `configs` names.
+        If an option has a wrong value, or `configs` names a configuration that a kernel does not have.
 
     Notes
     -----
-    Interpreters nest, the innermost counts. A thread without one of its own takes the one that was entered last.
+    Interpreters nest, and the innermost one is in effect. A thread without an interpreter of its own uses the one that was entered last.
 
     Examples
     --------
@@ -182,12 +182,12 @@ def interpret(
 
 @contextmanager
 def from_environment() -> Iterator[Report | None]:
-    """The interpreter that ``FASTMMA_TRITON`` asks for, of a GPU's name: what the pytest plug-in enters around a session.
+    """Run Triton kernels with the bits of the GPU that ``FASTMMA_TRITON`` names; the pytest plug-in enters it around a session.
 
     Yields
     ------
     Report or None
-        None where the variable is not set.
+        None if the variable is not set.
 
     Raises
     ------

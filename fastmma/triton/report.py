@@ -19,18 +19,18 @@ _TRIED = (ASSUMED, PASSED, UNSEEN)
 
 
 class Report(ClosedReport):
-    """Counts of what kernels executed under `fastmma.triton.interpret`.
+    """Counts of the operations that kernels execute under `fastmma.triton.interpret`.
 
     Attributes
     ----------
     target : str
         The GPU.
     other : {"pass", "warn", "error"}
-        What is done with an operation whose bits are not known: one that is passed or unseen.
+        What to do with an operation whose bits are not known, one that is passed or unseen.
     emulated, assumed, passed, neutral, unseen : Counter
-        Operations of each status: (operation, how or why) and how often.
+        How often each operation of a status ran, by (operation, how or why).
     notes : Counter
-        What else there is to know, such as a kernel that the compiler refused, or the configuration that an autotuner took.
+        Other facts, such as a kernel that the compiler refused, or the configuration that an autotuner took.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class Report(ClosedReport):
 
     @contextmanager
     def on_trial(self) -> Iterator[None]:
-        """Within the ``with``, raise at what is not known, and then forget what was counted there."""
+        """Raise within the ``with`` at an operation that is not known, and then forget all that was counted there."""
         with LOCK:
             kept = dict(self._new), self.told, Counter(self.notes)
         self._is_on_trial = True
@@ -122,7 +122,7 @@ class Report(ClosedReport):
         self.tell(PASSED, operation, why)
 
     def lines(self, *statuses: str) -> list[tuple[Line, int]]:
-        """List kinds of operations with their lines and how often they ran; all, or those of some statuses."""
+        """List kinds of operations with their lines and how often they ran. Given statuses, list only those."""
         with LOCK:
             new, self._new = self._new, {}
         for (status, operation, text, _, offset), (code, number) in new.items():

@@ -54,11 +54,11 @@ def cp(opcode: str, tmem: Any, taddr: int, descriptor: MatrixDescriptor | int, m
     opcode : str
         For example ``"tcgen05.cp.cta_group::1.32x128b.warpx4"``.
     tmem : uint32 array (..., 128, 512); (..., 2, 128, 512) for ``.cta_group::2``
-        What is there before; it is not modified.
+        The contents before; the array is not modified.
     taddr : int
-        Where the first row goes, ``lane << 16 | column``.
+        The address of the first row, ``lane << 16 | column``.
     descriptor : MatrixDescriptor or int
-        Where the rows lie: as a K-major operand of 8-bit elements, 16 or 32 to a row.
+        The place of the rows, which lie as a K-major operand of 8-bit elements does, 16 or 32 to a row.
     memory : uint8 array (..., bytes); (..., 2, bytes) for ``.cta_group::2``
         Shared memory. With ``.b8x16`` every 16 bytes begin with 16 packed codes of 4 or 6 bits.
 
@@ -69,11 +69,11 @@ def cp(opcode: str, tmem: Any, taddr: int, descriptor: MatrixDescriptor | int, m
     Raises
     ------
     InstructionError, OperandError, OperandTypeError
-        A row outside Tensor Memory names its lane and column, one outside shared memory its byte.
+        If a row lies outside Tensor Memory, the message names its lane and column; outside shared memory, its byte.
 
     Notes
     -----
-    PTX: tcgen05.cp. Where rows go is as CUTLASS's copy traits have it.
+    PTX: tcgen05.cp. Rows go where CUTLASS's copy traits put them.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def shift(opcode: str, tmem: Any, taddr: int) -> NDArray[np.uint32]:
     opcode : str
         ``"tcgen05.shift.cta_group::1.down"`` or ``"tcgen05.shift.cta_group::2.down"``.
     tmem : uint32 array (..., 128, 512); (..., 2, 128, 512) for ``.cta_group::2``
-        What is there before; it is not modified.
+        The contents before; the array is not modified.
     taddr : int
         The first lane, a multiple of 32, and the first column.
 
@@ -127,12 +127,12 @@ def shift(opcode: str, tmem: Any, taddr: int) -> NDArray[np.uint32]:
     ------
     InstructionError, OperandError, OperandTypeError
     TargetError
-        In strict mode (``FASTMMA_STRICT``): the direction is only reported.
+        In strict mode (``FASTMMA_STRICT``), because the direction is only reported.
 
     Notes
     -----
-    PTX: tcgen05.shift, which says that all rows but the last are shifted. Lane i + 1 goes to lane i here, and the last lane stays: in
-    CUTLASS, ``tcgen05.cp.4x256b`` fills the last lanes anew. No GPU has been asked.
+    PTX: tcgen05.shift. PTX says that all rows but the last are shifted. Here lane i + 1 goes to lane i and the last lane stays, because
+    CUTLASS fills the last lanes anew by ``tcgen05.cp.4x256b``. No GPU was measured.
 
     Examples
     --------

@@ -122,7 +122,8 @@ def ld(opcode: str | Movement, tmem: Any, taddr: Any, *, half_split_offset: int 
     tmem : uint32 array (..., 128, 512)
         Lanes and columns of Tensor Memory.
     taddr : int, or integer array (..., warps)
-        The address of a warp, ``lane << 16 | column``, or those of several. Its lane is a multiple of 32, of 16 for the shapes of 16 lanes.
+        The address of a warp, ``lane << 16 | column``, or the addresses of several. The lane is a multiple of 32, or of 16 for the shapes
+        of 16 lanes.
     half_split_offset : int, optional
         ``.16x32bx2`` only: the columns between those of the lower and of the upper half of the threads.
 
@@ -133,7 +134,7 @@ def ld(opcode: str | Movement, tmem: Any, taddr: Any, *, half_split_offset: int 
     Raises
     ------
     InstructionError, OperandError, OperandTypeError
-        An address outside Tensor Memory names its lane and column.
+        If an address lies outside Tensor Memory, the message names its lane and column.
 
     Notes
     -----
@@ -154,7 +155,7 @@ def ld(opcode: str | Movement, tmem: Any, taddr: Any, *, half_split_offset: int 
 def ld_red(
     opcode: str | Movement, tmem: Any, taddr: Any, *, half_split_offset: int | None = None
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Load cells as `ld` does, and the least or greatest of each thread's.
+    """Load cells as `ld` does, and find the least or the greatest of each thread.
 
     Parameters
     ----------
@@ -174,8 +175,8 @@ def ld_red(
 
     Notes
     -----
-    PTX: tcgen05.ld. Floats are compared as PTX's min and max do: -0 is below +0, a NaN is left out unless all are NaN or there is ``.NaN``,
-    and is 0x7FFFFFFF then. That this instruction does the same is taken from PTX's words; there is no recording.
+    PTX: tcgen05.ld. Floats are compared as PTX's min and max do: -0 is below +0. NaNs are left out, unless all are NaN or the opcode has
+    ``.NaN``; the result is then 0x7FFFFFFF. PTX says that this instruction does the same; there is no recording.
 
     Examples
     --------
@@ -214,7 +215,7 @@ def st(opcode: str | Movement, tmem: Any, taddr: Any, registers: Any, *, half_sp
     opcode : str
         For example ``"tcgen05.st.sync.aligned.32x32b.x8.unpack::16b.b32"``.
     tmem : uint32 array (..., 128, 512)
-        What is there before; it is not modified.
+        The contents before; the array is not modified.
     taddr : int, or integer array (..., warps)
         As for `ld`.
     registers : uint32 array (..., 32, registers), or (..., warps, 32, registers) where `taddr` is an array
@@ -229,11 +230,11 @@ def st(opcode: str | Movement, tmem: Any, taddr: Any, registers: Any, *, half_sp
     Raises
     ------
     InstructionError, OperandError, OperandTypeError
-        Also if two threads write one cell: the message names its lane and column.
+        Also if two threads write the same cell; the message names its lane and column.
 
     Notes
     -----
-    PTX: tcgen05.st. ``.unpack::16b`` leaves the upper halves of cells as they are, which PTX does not say.
+    PTX: tcgen05.st. ``.unpack::16b`` leaves the upper halves of cells unchanged; PTX does not say so.
 
     Examples
     --------

@@ -87,7 +87,7 @@ def mma(
     Parameters
     ----------
     ins : str or Instruction, or None with a plan
-        An opcode and its descriptor, ``"tcgen05.mma... idesc=0x08200490"``, or what `instruction` returns.
+        An opcode with its descriptor, ``"tcgen05.mma... idesc=0x08200490"``, or a result of `instruction`.
     d : int
         The address of D in Tensor Memory, ``lane << 16 | column``.
     a : MatrixDescriptor or int
@@ -95,9 +95,9 @@ def mma(
     b : MatrixDescriptor or int
         The matrix descriptor of B.
     idesc : InstructionDescriptor or int, optional
-        The instruction descriptor, for an opcode without one; only here it may negate A or B.
+        The instruction descriptor, for an opcode without one. Only this argument can negate A or B.
     target : str, optional
-        ``"sm_100a"`` if neither it nor a plan is given.
+        By default that of the plan, or ``"sm_100a"``.
     tmem : uint32 array (..., 128, 512); (..., 2, 128, 512) for ``.cta_group::2``
         Tensor Memory before; it is not modified.
     memory : uint8 array (..., bytes); (..., 2, bytes) for ``.cta_group::2``
@@ -107,14 +107,14 @@ def mma(
     enable_input_d : bool
         False computes A x B alone.
     scale_input_d : int
-        kind::f16 and tf32: D is multiplied by 2 to the power of minus this, 0 to 15, before; without a rounding, which is an assumption
-        where it becomes subnormal, and is refused in strict mode there.
+        Only for kind::f16 and tf32: D is first multiplied by 2 to the power of minus this number, 0 to 15, without rounding. If D becomes
+        subnormal, that is an assumption, and strict mode refuses it.
     disable_output_lane : 4 integers, or 8 for ``.cta_group::2``
-        Bits of the lanes of D that stay as they are.
+        A bit for each lane of D; lanes whose bit is set stay unchanged.
     zero_column_mask : ZeroColumnMask or int
-        ``.ws`` only: which columns of B count as zeros, and how far it is shifted.
+        ``.ws`` only: the columns of B that count as zeros, and the shift of B.
     plan : MmaPlan, optional
-        What to do: what `fastmma.mma_plan` returns for an instruction and a target.
+        The plan to follow, from `fastmma.mma_plan` for an instruction and a target.
     threads : int, optional
         All cores by default, or ``FASTMMA_NUM_THREADS``.
     backend : {"numba", "reference", "cupy", "cupy-emulate"}
@@ -128,8 +128,8 @@ def mma(
     Raises
     ------
     InstructionError, TargetError, OperandError, OperandTypeError, BackendError
-        All are `fastmma.FastmmaError`. What lies outside Tensor Memory or shared memory, overlaps D, or differs between copies names its
-        place.
+        All are `fastmma.FastmmaError`. If an operand lies outside Tensor Memory or shared memory, overlaps D, or differs between copies,
+        the message names the place.
 
     Notes
     -----

@@ -38,7 +38,7 @@ def check_sizes(where: str, q: Array, v: Array, scale: np.float32) -> None:
 
 
 def cudnn_adds_in_order(heads: int, queries: int, keys: int) -> bool:
-    """Tell whether a GPU adds the probabilities of a row in a fixed order; `heads` are those of all batches.
+    """Tell whether a GPU adds the probabilities of a row in a fixed order; `heads` counts the heads of all batches.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def cudnn(
     bias : array, optional
         Added to the scores; of the same dtype, and of a shape that broadcasts to (batch, heads, queries, keys).
     causal : bool
-        A query sees keys up to its own place, counted from the beginnings of both.
+        A query sees keys up to its own place, counted from the start of both.
     scale : float, optional
         By default one over the square root of the head dimension.
     dropout : Dropout, optional
@@ -86,7 +86,8 @@ def cudnn(
     ------
     OperandError, OperandTypeError
     NotEmulatedError
-        For one query and more than 256 keys or 64 heads cuDNN has another kernel, whose warps add to a sum in no fixed order.
+        If there is one query and more than 256 keys or 64 heads. cuDNN then runs another kernel, whose warps add to a sum in no fixed
+        order.
 
     Examples
     --------

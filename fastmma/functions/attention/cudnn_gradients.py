@@ -38,8 +38,8 @@ def cudnn_backward(
 ) -> tuple[Array, Array, Array]:
     """Compute ``aten::_scaled_dot_product_cudnn_attention_backward``: the gradients of queries, keys and values.
 
-    From three blocks of keys on a GPU adds the gradient of the queries up in any order (`cudnn_repeats` tells); here it is the order of
-    the keys. Where values are infinite, the gradient of the queries differs from a GPU's.
+    With three or more blocks of keys, a GPU adds up the gradient of the queries in no fixed order (see `cudnn_repeats`); here it is the
+    order of the keys. If values are infinite, the gradient of the queries differs from a GPU's.
 
     Parameters
     ----------
@@ -48,14 +48,14 @@ def cudnn_backward(
     q, k, v : array
         As in `cudnn`.
     out, logsumexp : array
-        What `cudnn` returned.
+        The results of `cudnn`.
     bias, causal, scale, dropout
         As in `cudnn`.
 
     Returns
     -------
     dq, dk, dv : array
-        Of the shapes of q, k and v.
+        In the shapes of q, k and v.
 
     Raises
     ------

@@ -26,11 +26,11 @@ class Dropout(NamedTuple):
     Attributes
     ----------
     probability : float
-        That an element becomes zero.
+        The probability that an element becomes zero.
     seed : int
-        Of the generator, as ``torch.manual_seed`` sets it.
+        The generator's seed, as ``torch.manual_seed`` sets it.
     offset : int
-        How many numbers the generator had drawn before; a multiple of 4.
+        How many numbers the generator drew before, a multiple of 4.
     """
 
     probability: float

@@ -51,7 +51,7 @@ def efficient(
     bias : array, optional
         Added to the scores; of the same dtype, and of a shape that broadcasts to (batch, heads, queries, keys).
     causal : bool
-        A query sees keys up to its own place, counted from the beginnings of both.
+        A query sees keys up to its own place, counted from the start of both.
     scale : float, optional
         By default one over the square root of the head dimension.
     dropout : Dropout, optional

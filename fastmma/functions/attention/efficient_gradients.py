@@ -63,8 +63,8 @@ def efficient_backward(
 ) -> tuple[Array, Array, Array]:
     """Compute ``aten::_scaled_dot_product_efficient_attention_backward``: the gradients of queries, keys and values.
 
-    The gradient of the queries is added up in the order in which blocks of keys come to a block of queries when all take equally long
-    (`efficient_repeats` tells where a GPU may add in another one).
+    The gradient of the queries is added up in the order in which blocks of keys reach a block of queries if all take equally long.
+    `efficient_repeats` tells where a GPU may add in another order.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def efficient_backward(
     q, k, v, bias : array
         As in `efficient`.
     out, logsumexp : array
-        What `efficient` returned.
+        The results of `efficient`.
     causal, scale, dropout
         As in `efficient`.
     deterministic : bool
@@ -82,7 +82,7 @@ def efficient_backward(
     Returns
     -------
     dq, dk, dv : array
-        Of the shapes of q, k and v.
+        In the shapes of q, k and v.
 
     Raises
     ------

@@ -60,14 +60,15 @@ def flash(
         bfloat16 or float16 (batch, heads, length, head dimension), the last a multiple of 8 up to 256. Keys and values may have
         fewer heads.
     causal : bool
-        A query sees keys up to its own place, counted from the ends of both.
+        A query sees keys up to its own place, counted from the end of both.
     scale : float, optional
         By default one over the square root of the head dimension.
     dropout : Dropout, optional
     processors : int
-        Streaming multiprocessors of the GPU, by which the keys are divided.
+        Streaming multiprocessors of the GPU. Their number decides into how many parts the keys are divided.
     parts : int, optional
-        Into how many the keys are divided; by default as the GPU divides them for so many heads. With dropout there is one.
+        The number of parts into which the keys are divided; by default the GPU's choice for the number of heads. With dropout there is one
+        part.
     threads : int, optional
 
     Returns

@@ -68,8 +68,8 @@ def flash_backward(
 ) -> tuple[Array, Array, Array]:
     """Compute ``aten::_scaled_dot_product_flash_attention_backward``: the gradients of queries, keys and values.
 
-    From three blocks of keys on a GPU adds the gradient of the queries up in any order, unless `deterministic` (`flash_repeats` tells);
-    here it is the order of the keys.
+    With three or more blocks of keys, a GPU adds up the gradient of the queries in no fixed order, unless `deterministic` (see
+    `flash_repeats`); here it is the order of the keys.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def flash_backward(
     q, k, v : array
         As in `flash`.
     out, logsumexp : array
-        What `flash` returned.
+        The results of `flash`.
     causal, scale, dropout, processors
         As in `flash`.
     deterministic : bool
@@ -87,7 +87,7 @@ def flash_backward(
     Returns
     -------
     dq, dk, dv : array
-        Of the shapes of q, k and v.
+        In the shapes of q, k and v.
 
     Raises
     ------

@@ -78,13 +78,14 @@ def math_attention(
     bias : array, optional
         Added to the scores; of the same dtype, and of a shape that broadcasts to (batch, heads, queries, keys).
     causal : bool
-        A query sees keys up to its own place, counted from the beginnings of both.
+        A query sees keys up to its own place, counted from the start of both.
     scale : float, optional
         By default one over the square root of the head dimension.
     wide : bool
-        Compute with 16-bit operands in float32: ``torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp`` is not set.
+        Whether to compute 16-bit operands in float32, as torch does if ``torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp`` is not
+        set.
     product : function, optional
-        Of stacks (head, M, K) and (head, K, N) of one dtype; returns that of their products.
+        Takes stacks (head, M, K) and (head, K, N) of one dtype, and returns the stack of their products.
 
     Returns
     -------
@@ -119,7 +120,7 @@ def math_backward(
     wide: bool = True,
     product: Product = multiply_chains,
 ) -> tuple[Array, Array, Array]:
-    """Compute the gradients of `math_attention`, by the operators that torch's autograd derives.
+    """Compute the gradients of `math_attention` by the operators of torch's autograd.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ def order_keys(query: int, queries: int, keys: int, splits: int, blocks: tuple[i
 
 
 def flash_repeats(query_shape: Sequence[int], key_shape: Sequence[int], *, deterministic: bool = False) -> bool:
-    """Tell whether a GPU computes the same gradient of the queries each time, by flash attention.
+    """Tell whether flash attention gives the same gradient of the queries each time on a GPU.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def flash_repeats(query_shape: Sequence[int], key_shape: Sequence[int], *, deter
 
 
 def cudnn_repeats(key_shape: Sequence[int]) -> bool:
-    """Tell whether a GPU computes the same gradient of the queries each time, by cuDNN's attention.
+    """Tell whether cuDNN's attention gives the same gradient of the queries each time on a GPU.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def cudnn_repeats(key_shape: Sequence[int]) -> bool:
 def efficient_repeats(
     query_shape: Sequence[int], key_shape: Sequence[int], bits: int, *, causal: bool = False, wide: int | None = None
 ) -> bool:
-    """Tell whether the order is known in which memory-efficient attention adds up the gradient of the queries.
+    """Tell whether memory-efficient attention adds up the gradient of the queries in a known order.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def efficient_repeats(
         Of an element.
     causal : bool
     wide : int, optional
-        Head dimension of the values, if it is another.
+        Head dimension of the values, if it differs.
 
     Examples
     --------

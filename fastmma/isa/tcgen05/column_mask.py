@@ -18,7 +18,7 @@ _UNUSED = 0x7 << 36 | 0x3 << 62
 class ZeroColumnMask:
     """The fields of the 64 bits of a zero-column mask.
 
-    The columns of D are one part with M of 128, two with M of 64, and four with M of 32. In each part spans of used and of zeroed columns
+    The columns of D form one part if M is 128, two if M is 64, and four if M is 32. In each part, spans of used and of zeroed columns
     alternate.
 
     Attributes
@@ -26,23 +26,23 @@ class ZeroColumnMask:
     zeroed, used : int
         The columns of a span, 1 to 256.
     starts : tuple of 4 int
-        For each part, how many columns of its first span are not there any more.
+        How many columns the first span of each part lacks.
     zeroed_first : tuple of 4 bool
-        For each part, whether its first span is one of zeroed columns.
+        Whether the first span of each part is zeroed.
     active : bool
-        Whether columns are zeroed at all.
+        Whether any columns are zeroed.
     shift : int
         Column j of the product takes column j + shift of B, 0 to 32.
 
     Raises
     ------
     OperandError
-        If a field has a value that it cannot have.
+        If a field has a value that is not allowed.
 
     Notes
     -----
-    PTX: Zero-Column Mask Descriptor, in the reading of CUTLASS's ``MaskAndShiftB`` and ``make_column_zero_mask``, whose implicit
-    convolutions use it. PTX's words exchange the names of the two spans. No GPU has been asked.
+    PTX: Zero-Column Mask Descriptor, as CUTLASS's ``MaskAndShiftB`` and ``make_column_zero_mask`` read it for implicit convolutions. PTX
+    exchanges the names of the two spans. No GPU was measured.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class ZeroColumnMask:
             raise OperandError(f"a zero-column mask's starts must be 0 to 255, not {self.starts}")
 
     def encode(self) -> int:
-        """The 64 bits."""
+        """Return the 64 bits."""
         starts = sum(start << 8 * part for part, start in enumerate(self.starts))
         first = sum(zeroed << part for part, zeroed in enumerate(self.zeroed_first))
         spans = (self.zeroed - 1) << 40 | (self.used - 1) << 48
@@ -83,12 +83,12 @@ class ZeroColumnMask:
 
     @classmethod
     def decode(cls, bits: int) -> ZeroColumnMask:
-        """The fields of 64 bits.
+        """Return the mask that 64 bits encode.
 
         Raises
         ------
         OperandError
-            If it is no integer of 64 bits, or a field has a value without a meaning.
+            If the value is not an integer of 64 bits, or a field has a value without a meaning.
         """
         if not is_whole(bits) or not 0 <= bits < 1 << 64:
             raise OperandError(f"a zero-column mask must be an integer of 64 bits, not {bits!r:.60}")
@@ -100,12 +100,12 @@ class ZeroColumnMask:
         return cls((word >> 40 & 0xFF) + 1, (word >> 48 & 0xFF) + 1, starts, first, bool(word >> 39 & 1), word >> 56)
 
     def columns(self, n: int, parts: int) -> NDArray[np.bool_]:
-        """Return which of n columns of D, in so many parts, take zeros for those of B.
+        """Return which of n columns of D, in a number of parts, take zeros in place of B's columns.
 
         Raises
         ------
         OperandError
-            If a part starts beyond its first span: what that means is not known.
+            If a part starts beyond its first span; the meaning of that is not known.
         """
         found = np.zeros((parts, n // parts), np.bool_)
         for part in range(parts if self.active else 0):

@@ -59,7 +59,7 @@ class InstructionDescriptor:
         PTX names of the formats.
     m, n : int
     k : int
-        0 for that of the kind, twice as much if sparse; 96 for mxf4 and mxf4nvf4 on sm_103a.
+        0 means the K of the kind, or twice that if sparse; 96 for mxf4 and mxf4nvf4 on sm_103a.
     sparse, saturate : bool
     stype : str
         The format of scales, or empty.
@@ -70,12 +70,12 @@ class InstructionDescriptor:
         The first byte of the words in Tensor Memory that hold an instruction's scales.
     sparsity_selector : int
     max_shift : int
-        ``.ws`` only: by how many columns of B at most a zero-column mask shifts: 0, 8, 16 or 32.
+        ``.ws`` only: the most columns by which a zero-column mask shifts B: 0, 8, 16 or 32.
 
     Raises
     ------
     InstructionError
-        If a field has a value that it cannot have.
+        If a field has a value that is not allowed.
 
     Examples
     --------
@@ -151,18 +151,18 @@ class InstructionDescriptor:
         return codes[value]
 
     def encode(self) -> int:
-        """The word."""
+        """Return the word."""
         form = _FORMS[self._kind.layout]
         return sum(_codes(self._kind, name, bits)[getattr(self, name)] << low for name, low, bits in form)
 
     @classmethod
     def decode(cls, kind: str, word: int) -> InstructionDescriptor:
-        """Return what a word says to an instruction of a kind.
+        """Return the descriptor that a word encodes for an instruction of a kind.
 
         Raises
         ------
         InstructionError
-            If it is no integer of 32 bits, or a field of it has a value without a meaning: the message names the field and its bits.
+            If the word is not an integer of 32 bits, or a field has a value without a meaning. The message names the field and its bits.
         """
         if kind not in KINDS:
             raise InstructionError(f"there is no .kind::{kind!r:.60}; there are {', '.join(KINDS)}")
@@ -184,12 +184,12 @@ class InstructionDescriptor:
         return cls(kind, **values)
 
     def check(self, syntax: Syntax) -> None:
-        """Tell whether an opcode takes the descriptor.
+        """Raise unless an opcode takes the descriptor.
 
         Raises
         ------
         InstructionError
-            If not: the message names the field.
+            If it does not; the message names the field.
         """
         kind = self._kind
         if syntax.sparse != self.sparse:

@@ -125,7 +125,7 @@ def tcgen05_instruction(
     saturate: bool = False,
     k: int | None = None,
 ) -> Instruction:
-    """The tcgen05.mma of a kind, element types and a shape.
+    """Return the tcgen05.mma of a kind, element types and a shape.
 
     Parameters
     ----------
@@ -145,9 +145,9 @@ def tcgen05_instruction(
     block : int, optional
         Elements of k that share a scale where A is dense: 16 or 32.
     saturate : bool
-        i8: whether the result is clamped and not wrapped.
+        Only for i8: whether the result is clamped instead of wrapped.
     k : int, optional
-        96 for mxf4 and mxf4nvf4 on sm_103a; else the kind has one K.
+        96 for mxf4 and mxf4nvf4 on sm_103a; otherwise a kind has only one K.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def tcgen05_instruction(
     Raises
     ------
     InstructionError
-        If there is no such instruction: the message names what is wrong.
+        If there is no such instruction; the message says why.
 
     Examples
     --------
@@ -187,14 +187,14 @@ _FORMS = ((1, False), (2, False), (1, True))  # CTAs, and whether it is weight s
 
 @lru_cache(64)
 def largest(target: str | None = None, *, every_form: bool = False) -> tuple[Instruction, ...]:
-    """The tcgen05.mma of every kind and types, dense and sparse, in their largest shape; all or those legal on a target.
+    """List the tcgen05.mma of all kinds and types, dense and sparse, in the largest shape. Given a target, list those legal on it.
 
     Parameters
     ----------
     target : str, optional
         For example ``"sm_100a"``.
     every_form : bool
-        Also those on two CTAs, the weight-stationary ones, and those of k 96; else those on one CTA only.
+        Also list those on two CTAs, weight-stationary ones, and those with K of 96. By default only those on one CTA.
     """
     if target is not None:
         target = target_named(target)

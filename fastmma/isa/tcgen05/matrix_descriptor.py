@@ -25,12 +25,12 @@ class MatrixDescriptor(Descriptor):
     Attributes
     ----------
     address, leading, stride, swizzle, base_offset : int
-        As wgmma has them: `fastmma.warpgroup.Descriptor`.
+        As in wgmma's `fastmma.warpgroup.Descriptor`.
     wide_atoms : bool
-        A swizzle of 128 bytes only: it moves 32 bytes together, not 16. MN-major tf32 has no other, and nothing else has it.
+        Only for a swizzle of 128 bytes: it moves 32 bytes together, not 16. MN-major tf32 always has it, and no other operand does.
     absolute : bool
-        For K of 96 on sm_103a, whose 48 bytes may begin in one row of the 128-byte swizzle and end in another: `leading` is the address
-        from which they go on, where their row of 128 bytes begins.
+        For K of 96 on sm_103a, whose 48 bytes may begin in one row of the 128-byte swizzle and end in another: `leading` is then the
+        address where they continue; the row of 128 bytes begins there.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class MatrixDescriptor(Descriptor):
             raise OperandError(f"{atoms} wide atoms, elements of {widths} bits can be MN-major, not those of {bits} bits")
 
     def offsets(self, outer: int, k: int, bits: int, *, mn_major: bool = False) -> NDArray[np.int64]:
-        """Byte offset in shared memory of each element of an operand, (outer, k), as for wgmma.
+        """Return the byte offset in shared memory of each element of an operand, (outer, k), as for wgmma.
 
         Raises
         ------
@@ -86,7 +86,7 @@ class MatrixDescriptor(Descriptor):
         return super().offsets(outer, k, bits, mn_major=mn_major)
 
     def encode(self) -> int:
-        """The 64 bits of the descriptor."""
+        """Return the 64 bits of the descriptor."""
         fields = (
             (self.address >> 4, 0),
             (self.leading >> 4, 16),
@@ -100,12 +100,12 @@ class MatrixDescriptor(Descriptor):
 
     @classmethod
     def decode(cls, bits: int) -> MatrixDescriptor:
-        """The fields of 64 bits; bits that mean nothing are ignored.
+        """Return the descriptor that 64 bits encode; bits without a meaning are ignored.
 
         Raises
         ------
         OperandError
-            If it is no integer of 64 bits, its constant is another one, or its swizzle has a code without a meaning.
+            If the value is not an integer of 64 bits, its constant field is wrong, or the code of its swizzle has no meaning.
         """
         word = descriptor_word(bits)
         if word >> 46 & 7 != _CONSTANT:

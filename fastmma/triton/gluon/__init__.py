@@ -1,1 +1,1 @@
-"""Gluon kernels on a CPU: what Triton's own front end makes of them is executed, operation by operation."""
+"""Gluon kernels on a CPU: Triton's own front end translates them, and fastmma executes the operations one by one."""

@@ -9,7 +9,7 @@ from fastmma.triton.gluon.clocks import Clock
 
 
 class BarrierError(FastmmaError, AssertionError):
-    """A use of an mbarrier that a GPU would not survive, or would wait for forever."""
+    """A kernel uses an mbarrier in a way that would fail on a GPU, or make it wait forever."""
 
 
 @dataclass

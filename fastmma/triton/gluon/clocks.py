@@ -9,7 +9,7 @@ from fastmma.host.errors import FastmmaError
 
 
 class RaceError(FastmmaError, AssertionError):
-    """Two accesses to the same bytes, one of them a write, that no barrier and no wait orders."""
+    """No barrier and no wait orders two accesses to the same bytes, one of which is a write."""
 
 
 @dataclass

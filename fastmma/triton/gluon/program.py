@@ -16,7 +16,7 @@ Steps = Generator[tuple[Barrier, int, str], None, Any]
 
 
 class DeadlockError(BarrierError):
-    """All partitions of a program wait, and nothing is left that could let one go on."""
+    """All partitions of a program wait, and nothing can let any of them go on."""
 
 
 @dataclass
