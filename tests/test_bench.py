@@ -36,7 +36,7 @@ def test_shapes() -> None:
 def test_functions() -> None:
     done = python("-m", "bench.functions", "--quick", "--rounds", "1", cwd=ROOT, OPENBLAS_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
-    assert "GPT, the same" in done.stdout
+    assert "GPT, 2 layers of width" in done.stdout
 
 
 def test_published_facts() -> None:

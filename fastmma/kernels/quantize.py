@@ -26,6 +26,7 @@ class Narrow(NamedTuple):
     nan_code: int
     sign_shift: int  # where the sign bit goes
     complement: int  # 1: negative codes are two's complements; 0: they have a sign bit
+    signed_zero: int  # 1: there is a negative zero; 0: its code means NaN, and zeros lose their sign
 
 
 class Rounding(NamedTuple):
@@ -98,6 +99,7 @@ def _round(bits: Any, narrow: Narrow, nearest: int, codes: Any) -> None:
     least_shift, greatest_shift = word(mantissa - narrow.mantissa_bits), word(mantissa + 3)
     max_code, nan_code, sign_shift = word(narrow.max_code), word(narrow.nan_code), word(narrow.sign_shift)
     complement, has_sign_bit, rounds = word(narrow.complement), word(1 - narrow.complement), word(0 - nearest)
+    signed_zero = word(narrow.signed_zero)
     for i in range(len(codes)):
         magnitude = word(bits[i] & magnitude_mask)
         # subnormal floats have the exponent of the smallest normal ones, and no hidden bit
@@ -111,7 +113,8 @@ def _round(bits: Any, narrow: Narrow, nearest: int, codes: Any) -> None:
         code = min(word(steps + word(word(target - lowest) << carried)), max_code)
         negative = word(bits[i] >> sign)
         code = word(word(code ^ word(word(0) - word(negative & complement))) + word(negative & complement))
-        code = word(code | word(word(negative & has_sign_bit) << sign_shift))
+        signed = word(word(negative & has_sign_bit) & word(signed_zero | word(code != word(0))))
+        code = word(code | word(signed << sign_shift))
         codes[i] = nan_code if magnitude > infinity else code
 
 
@@ -136,7 +139,7 @@ def _round_stochastically(bits: Any, narrow: Narrow, seed: int, place: int, step
         steps = np.int64((significand + (state >> np.uint64(64 - shift))) >> np.uint64(shift))
         code: Any = min(steps + ((target - narrow.lowest) << narrow.mantissa_bits), narrow.max_code)
         if np.uint64(bits[i]) >> sign:
-            code = -code if narrow.complement else code | (1 << narrow.sign_shift)
+            code = -code if narrow.complement else code | (int(code != 0 or narrow.signed_zero != 0) << narrow.sign_shift)
         codes[i] = narrow.nan_code if magnitude > infinity else code
 
 

@@ -33,7 +33,9 @@ def rounded(array: NDArray[Any], fmt: Format) -> NDArray[Any]:
     unpadded = fmt.magnitude_bits + 1
     limit = int(encode(fmt.max if saturate else np.inf, fmt)) >> fmt.padding
     nan = 0 if fmt.nan is None else fmt.nan >> fmt.padding
-    narrow = quantize.Narrow(fmt.mantissa_bits, fmt.emin + np.finfo(wide.dtype).maxexp - 1, limit, nan, unpadded - 1, 0)
+    narrow = quantize.Narrow(
+        fmt.mantissa_bits, fmt.emin + np.finfo(wide.dtype).maxexp - 1, limit, nan, unpadded - 1, 0, int(fmt.has_negative_zero)
+    )
     codes = np.empty_like(wide, fmt.code_dtype, order="K")
     dense = wide.flags.forc and codes.flags.c_contiguous == wide.flags.c_contiguous
     source = wide.ravel("A") if dense else np.ascontiguousarray(wide).ravel()

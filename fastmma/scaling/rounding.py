@@ -67,9 +67,9 @@ def _narrow(fmt: Format, dtype: np.dtype[Any], saturate: bool) -> Any:
 
     bias = np.finfo(dtype).maxexp - 1
     if fmt.kind == "signed":
-        return quantize.Narrow(fmt.bits - 1, bias + fmt.bits - 1, int(fmt.max), 0, 0, 1)
+        return quantize.Narrow(fmt.bits - 1, bias + fmt.bits - 1, int(fmt.max), 0, 0, 1, 0)
     max_code = int(encode(fmt.max if saturate else np.inf, fmt))
-    return quantize.Narrow(fmt.mantissa_bits, fmt.emin + bias, max_code, fmt.nan or 0, fmt.bits - 1, 0)
+    return quantize.Narrow(fmt.mantissa_bits, fmt.emin + bias, max_code, fmt.nan or 0, fmt.bits - 1, 0, int(fmt.has_negative_zero))
 
 
 def _in_pieces(work: Callable[[Any], None], lines: int, height: int, columns: int, grain: int, threads: int) -> None:

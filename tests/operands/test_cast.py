@@ -12,7 +12,7 @@ import fastmma
 from fastmma import FORMATS, OperandError, encode
 from fastmma.operands.cast import rounded
 
-NAMES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+NAMES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "e4m3fnuz", "e5m2fnuz")
 
 
 def drawn(dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
