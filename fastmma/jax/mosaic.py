@@ -41,7 +41,9 @@ def plan_wgmma(target: str, lhs: Any, rhs: Any, sums: Any) -> GemmPlan:
         If the target has no such instruction.
     """
     types = [np.dtype(each.dtype) for each in (lhs, rhs, sums)]
-    options: dict[str, Any] = {"target": target, "accumulator": _ACCUMULATORS.get(types[2].name)}
+    if types[2].name not in _ACCUMULATORS:
+        raise NotEmulatedError(f"wgmma has no sums in {types[2]}")
+    options: dict[str, Any] = {"target": target, "accumulator": _ACCUMULATORS[types[2].name]}
     x, y = (np.broadcast_to(np.zeros((), each.dtype), each.shape) for each in (lhs, rhs))
     try:
         if types[0] == np.float32:
@@ -84,7 +86,7 @@ def emulate_kernels(settings: Settings, report: Report) -> Callable[[], None] | 
     Returns
     -------
     callable, optional
-        None where no module of Mosaic GPU is imported, so that no kernel of it can run.
+        None where `find_interpreter` finds none: what runs is then in the report as unseen.
     """
     interpreter = find_interpreter()
     if interpreter is None:

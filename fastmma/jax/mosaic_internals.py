@@ -16,8 +16,6 @@ from jax.experimental import io_callback
 from jax.extend.core import Primitive
 from numpy.typing import NDArray
 
-from fastmma.host.errors import BackendError
-
 _LANGUAGE = "jax._src.pallas.mosaic_gpu.core"
 _MODULE = "jax._src.pallas.mosaic_gpu.interpret.jaxpr_interpret"
 _CALLBACKS = "jax._src.pallas.mosaic_gpu.interpret"
@@ -79,21 +77,15 @@ class Interpreter:
 
 
 def find_interpreter() -> Interpreter | None:
-    """Find JAX's interpreter; None where no module of Mosaic GPU is imported.
-
-    Raises
-    ------
-    BackendError
-        If this version of JAX has another one.
-    """
+    """Find JAX's interpreter; None where no module of Mosaic GPU is imported, or this version of JAX has another one."""
     if _LANGUAGE not in sys.modules:
         return None
     try:
         module = importlib.import_module(_MODULE)
         native = getattr(module.JaxprInterpreter, _WGMMA)
         _ = module.JaxprInterpreter._interpret_arithmetic_primitive, module.gpu_primitives.wgmma_ref_p, module.gpu_callbacks.wgmma
-    except (ImportError, AttributeError) as error:
-        raise BackendError(f"the interpreter of Mosaic GPU in jax {jax.__version__} is not the one fastmma.jax knows: {error}") from error
+    except (ImportError, AttributeError):
+        return None
     return Interpreter(module, native)
 
 
@@ -122,10 +114,10 @@ def replace_methods(interpreter: Interpreter, multiply: Callable[[Place], Any], 
 
 
 def is_of_interpreter(callback: Any) -> bool:
-    """Tell whether a callback of a program is one by which JAX's interpreter moves data and keeps its barriers."""
+    """Tell whether a callback is one by which the interpreter that `find_interpreter` finds moves data and keeps its barriers."""
     while isinstance(callback, partial):
         callback = callback.func
-    return str(getattr(callback, "__module__", "")).startswith((_CALLBACKS, __name__))
+    return str(getattr(callback, "__module__", "")).startswith((_CALLBACKS, __name__)) and find_interpreter() is not None
 
 
 def _of_arrays(own: ModuleType) -> Sequence[Any]:
