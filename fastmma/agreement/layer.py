@@ -23,7 +23,7 @@ _RESULTS = {"e4m3": "bf16", "e5m2": "bf16", "tf32": "f32"}  # where they have no
 
 
 class Sharing(NamedTuple):
-    """How ranks share a product.
+    """The sharing of a product among ranks.
 
     Attributes
     ----------

@@ -74,7 +74,7 @@ class RanksPlan(Plan):
 
     @property
     def joined(self) -> Order:
-        """How the results of ranks join, as parts of k do."""
+        """The joins of the ranks' results, as of parts of k."""
         return Order(self.ranks, join=_JOINS[self.all_reduce])
 
     @property

@@ -77,7 +77,7 @@ class AttentionCall(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What decides the bits of a query: the kernel, whether it is that of one query, and how the keys are divided."""
+    """The choices that decide the bits of a query: the kernel, whether it is that of one query, and how the keys are divided."""
 
     kernel: str
     one: bool

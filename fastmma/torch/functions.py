@@ -43,7 +43,7 @@ NAMES = frozenset(ROWS) | frozenset(WHOLE) | frozenset(reductions.ROWS) | lists.
 
 
 class _Overload(NamedTuple):
-    """What an overload has in all calls: torch takes long to tell it."""
+    """Facts of an overload that hold for all calls: torch takes long to tell them."""
 
     name: str
     form: str

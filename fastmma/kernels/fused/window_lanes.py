@@ -218,7 +218,7 @@ def _addresses(lines: Any, line: int, k: int, window: int) -> Any:
 
 @inner
 def _place(column: int) -> int:
-    """Where the sums of a panel have a column."""
+    """Return the place of a column among the sums of a panel."""
     return column % VECTORS * LANES + column // VECTORS
 
 

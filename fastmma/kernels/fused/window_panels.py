@@ -75,7 +75,7 @@ def _exponent(value: Any, emin: Any) -> Any:
 
 @inner
 def _place(how: Any, k: int) -> Any:
-    """Where a step has a k: of two windows, the first one has the even ones."""
+    """Return the place of a k in its step: of two windows, the first one has the even ones."""
     within = k % how.depth
     return k - within + within % how.ways * how.terms + within // how.ways
 

@@ -8,7 +8,7 @@ from fastmma.kernels.sums.epilogue import OUT, SUMS, EpilogueForm, numbers_of, s
 
 
 class Finish:
-    """What becomes of C-contiguous f32 sums of so many rows and columns; with the memory of one call at a time.
+    """An epilogue of C-contiguous f32 sums of so many rows and columns; with the memory of one call at a time.
 
     Without an epilogue, or with one whose results are f32, sums are where results will be.
     """
