@@ -95,9 +95,7 @@ def flash(
     if max(q.shape[3], v.shape[3]) > _LARGEST or q.shape[3] != v.shape[3]:
         raise OperandError(f"flash: head dimensions are one and up to {_LARGEST}, not {q.shape[3]} and {v.shape[3]}")
     sight = place_window(q.shape[2], k.shape[2], causal and q.shape[2] > 1, window)
-    if (
-        q.shape[2] == 1 and k.shape[1] < q.shape[1] and dropout is None and sight == Window()
-    ):  # heads become queries
+    if q.shape[2] == 1 and k.shape[1] < q.shape[1] and dropout is None and sight == Window():  # heads become queries
         operands = operands._replace(q=flatten(q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])), k=flatten(k), v=flatten(v))
     heads, queries, dimension = operands.q.shape
     usual = 1 if dropout is not None else count_parts(queries, k.shape[2], dimension, heads, processors)

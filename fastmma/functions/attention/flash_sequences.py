@@ -130,7 +130,7 @@ def flash_sequences(
     >>> q = k = v = np.eye(8, dtype=np.float16).reshape(8, 1, 8)
     >>> out, logsumexp = flash_sequences(q, k, v, (0, 3, 8), (0, 3, 8))
     >>> out.shape, float(out[0, 0, 0])
-    ((8, 1, 8), 0.415771484375)
+    ((8, 1, 8), 0.416015625)
     """
     operands = _heads(q, k, v, scale)
     sequences = place(starts, key_starts, causal=causal, window=window)
@@ -197,7 +197,7 @@ def flash_sequences_backward(
     >>> places = (0, 3, 8), (0, 3, 8)
     >>> dq, dk, dv = flash_sequences_backward(q, q, k, v, *flash_sequences(q, k, v, *places), *places)
     >>> float(dv[0, 0, 0])
-    0.415771484375
+    0.416015625
     """
     operands = _heads(q, k, v, scale)
     turned = [each.swapaxes(0, 1)[None] for each in (grad_out, q, v, out)]
