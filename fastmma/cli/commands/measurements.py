@@ -9,8 +9,8 @@ from fastmma.cli.commands.late import LateCommand
 
 _FAMILIES = (
     "f16, bf16, tf32, e4m3, e5m2, f64, s8, b1, mxfp8_e4m3, mxfp8_e5m2, mxfp6_e3m2, mxfp6_e2m3, mxfp4, nvfp4, nvfp4_16x16, fp8_tensor, "
-    "fp8_tensor_e5m2, fp8_row, fp8_row_e5m2, fp8_1x128, fp8_1x128_e5m2, fp8_128x128, fp8_128x128_e5m2, fp8_1x128_ue8m0, "
-    "fp8_128x128_ue8m0, int8_row"
+    "fp8_tensor_e5m2, fp8_row, fp8_row_e5m2, fp8_tensor_e4m3fnuz, fp8_tensor_e5m2fnuz, fp8_row_e4m3fnuz, fp8_row_e5m2fnuz, fp8_1x128, "
+    "fp8_1x128_e5m2, fp8_128x128, fp8_128x128_e5m2, fp8_1x128_ue8m0, fp8_128x128_ue8m0, int8_row"
 )
 
 
