@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from fastmma.host.arrays import integer
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import integer
 
 Cuts = tuple[tuple[int, int], ...]
 
