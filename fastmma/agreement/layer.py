@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fastmma.agreement.ranks import ALL_REDUCES, RING, RanksPlan, across_ranks
-from fastmma.host.arrays import integer
 from fastmma.host.errors import OperandError
+from fastmma.host.integers import integer
 from fastmma.isa.formats import FORMATS, Format, format_of
 from fastmma.isa.gpus import TargetName
 from fastmma.products import cublas

@@ -19,9 +19,9 @@ from fastmma.agreement.simplify import simplify
 from fastmma.agreement.verdict import ALL_INPUTS, Verdict, Witness
 from fastmma.backends.plan import Plan
 from fastmma.execution.plan import MmaPlan
-from fastmma.host.arrays import flag, integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import flag, integer
 from fastmma.isa.sparsity import PATTERNS
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_plan import LibraryPlan

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-import click
-
-from fastmma.cli import parameters
 from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table
 from fastmma.host.errors import TargetError
 from fastmma.isa.instruction import Instruction
@@ -107,21 +104,12 @@ def arithmetic_rows() -> list[tuple[Choices, ...]]:
     return found
 
 
-@click.command()
-@click.option("--arithmetic", "parameters", is_flag=True, help="With the method and its parameters, one line where they are equal.")
-@parameters.markdown
-@parameters.as_json
 def evidence(
     parameters: bool,
     markdown: bool,
     as_json: bool,
 ) -> None:
-    """Show how the arithmetic of each GPU is known.
-
-    By definition: integers and IEEE operations, which need no GPU to be known. Measured: on our own GPU. Recorded: equal to recordings of
-    a GPU made by others. Reported: taken from publications or derived, not compared with a GPU; refused by FASTMMA_STRICT=1. Unknown: the
-    opcode is legal there, and fastmma refuses to emulate it.
-    """
+    """Show how the arithmetic of each GPU is known."""
     headings: Sequence[str] = ARITHMETIC_HEADINGS if parameters else HEADINGS
     rows: Sequence[Sequence[str | Sequence[str]]] = arithmetic_rows() if parameters else evidence_rows()
     if as_json:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import click
-
-from fastmma.cli import parameters
-from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table, spans, version_text
+from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table, print_text, spans, version_text
 from fastmma.host.errors import InstructionError
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.gpus import target_named
@@ -155,15 +151,6 @@ def select(target: str | None, element: str | None, shape: str | None, op: str |
     ]
 
 
-@click.command()
-@click.option("--target", help="Only what this target takes, for example sm_90a.")
-@click.option("--type", "element", help="Only those with this type, for example e4m3.")
-@click.option("--shape", help="Only this shape, for example m16n8k16.")
-@click.option("--op", help="Only this one, for example mma, wgmma or tcgen05.ld; tcgen05 in its largest shapes.")
-@click.option("--summary", "grouped", is_flag=True, help="One line for opcodes that differ in shape or type only.")
-@click.option("--families", "complete", is_flag=True, help="As --summary, with every shape and the PTX version.")
-@parameters.markdown
-@parameters.as_json
 def list_instructions(
     target: str | None,
     element: str | None,
@@ -184,7 +171,7 @@ def list_instructions(
         print_json([_described(ins) for ins in listed])
     elif grouped or complete or markdown:
         if complete:
-            sys.stdout.write(f"Targets: {', '.join(PTX_TARGETS)}\n\n")
+            print_text(f"Targets: {', '.join(PTX_TARGETS)}\n\n")
         (print_markdown if markdown else print_table)(headings, table(listed))
     else:
         lines = [(ins.opcode, version_text(ins.ptx), spans(ins.targets, PTX_TARGETS)) for ins in listed]

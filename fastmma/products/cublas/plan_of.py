@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastmma.backends.resolve import resolved_target
-from fastmma.host.arrays import flag, integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import flag, integer
 from fastmma.isa.formats import format_of
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.scalar import OPCODE as FMA
