@@ -8,6 +8,7 @@ from typing import Any
 
 from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table, print_text, spans, version_text
 from fastmma.host.errors import InstructionError
+from fastmma.isa.amd import table as amd
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction, Movement
@@ -137,9 +138,11 @@ def select(target: str | None, element: str | None, shape: str | None, op: str |
     target = None if target is None else target_named(target)
     everything: Sequence[Listed] = instructions(target)
     known: Sequence[Listed] = instructions()
-    _check(op, (*(ins.op for ins in known), OP, *_TENSOR_MEMORY), "op")
+    _check(op, (*(ins.op for ins in known), OP, *_TENSOR_MEMORY, *(ins.op for ins in amd.every())), "op")
     if op == OP:  # one of all shapes each
         everything, known = largest(target, every_form=True), largest(every_form=True)
+    elif op is not None and op.startswith("v_"):
+        everything, known = [ins for ins in amd.every() if target is None or target in ins.targets], amd.every()
     elif op in _TENSOR_MEMORY:
         everything, known = [ins for ins in _TENSOR_MEMORY[op] if target is None or target in ins.targets], _TENSOR_MEMORY[op]
     _check(element, (each for ins in known for each in _types(ins)), "type")

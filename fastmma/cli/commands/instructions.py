@@ -12,7 +12,7 @@ from fastmma.cli.commands.late import LateCommand
 @click.option("--target", help="Only what this target takes, for example sm_90a.")
 @click.option("--type", "element", help="Only those with this type, for example e4m3.")
 @click.option("--shape", help="Only this shape, for example m16n8k16.")
-@click.option("--op", help="Only this one, for example mma, wgmma or tcgen05.ld; tcgen05 in its largest shapes.")
+@click.option("--op", help="Only this one, for example mma, wgmma, tcgen05.ld or v_mfma; tcgen05 in its largest shapes.")
 @click.option("--summary", "grouped", is_flag=True, help="One line for opcodes that differ in shape or type only.")
 @click.option("--families", "complete", is_flag=True, help="As --summary, with every shape and the PTX version.")
 @parameters.markdown
@@ -132,6 +132,7 @@ def gpus() -> None:
 
 @click.command(cls=LateCommand)
 @click.option("--arithmetic", "parameters", is_flag=True, help="With the method and its parameters, one line where they are equal.")
+@click.option("--op", "ops", multiple=True, help="Only these instructions, for example wgmma or v_mfma; may be given several times.")
 @parameters.markdown
 @parameters.as_json
 def evidence() -> None:

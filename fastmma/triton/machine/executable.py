@@ -84,24 +84,27 @@ class Executable:
         """
         machine = self.machine(report.target)
         if isinstance(machine, str):
-            raise NotEmulatedError(f"{self.name}: {machine}")
+            raise NotEmulatedError(f"{self.name}: nothing here executes {machine}")
         places = [(one.place, one.size) for one in machine.code.parameters.values()]
         counts = machine.run(count_programs(grid), pack_arguments(self.signature, values, places))
         _tell(report, counts)
 
 
-def _tell(report: Report, counts: Counter[Executed]) -> None:
-    major, minor = target_of(report.target).capability
+def judge(one: Executed, target: str) -> tuple[str, str]:
+    """Return the status of a step that was executed for a GPU, and how or why."""
+    major, minor = target_of(target).capability
     capability = 10 * major + minor
+    if one.status == PRODUCT:
+        return EMULATED, f"PTX, executed ({fidelity(one.step.opcode, target)})"
+    if one.status == UNIT and capability not in special.RECORDED:
+        return ASSUMED, "recorded on an H100 and an H200 only"
+    if one.status == FUSED and capability >= COMPARED and not one.step.opcode.startswith("fma"):
+        return ASSUMED, "fused multiply-adds as PTX has them: which others ptxas makes for this GPU is not known"
+    return _TOLD[one.status]
+
+
+def _tell(report: Report, counts: Counter[Executed]) -> None:
     for one, number in counts.items():
-        step = one.step
-        if one.status == PRODUCT:
-            status, how = EMULATED, f"PTX, executed ({fidelity(step.opcode, report.target)})"
-        else:
-            status, how = _TOLD[one.status]
-        if one.status == UNIT and capability not in special.RECORDED:
-            status, how = ASSUMED, "recorded on an H100 and an H200 only"
-        if one.status == FUSED and capability >= COMPARED and not step.opcode.startswith("fma"):
-            status, how = ASSUMED, "fused multiply-adds as PTX has them: which others ptxas makes for this GPU is not known"
-        file, line = step.line
-        report.count(Line(step.opcode, status, "", how), f"{file}:{line}" if file else "", number)
+        status, how = judge(one, report.target)
+        file, line = one.step.line
+        report.count(Line(one.step.opcode, status, "", how), f"{file}:{line}" if file else "", number)
