@@ -20,7 +20,7 @@ from fastmma.kernels.matrices.memory import AlignedMemory
 
 _Bytes = NDArray[np.int8] | NDArray[np.uint8]
 
-_PANEL_BYTES = 1 << 19  # of B in a macro tile: a quarter of the L2 cache, which two threads may share
+_PANEL_BYTES = 1 << 20  # of B in a macro tile: a half of the L2 cache, which two threads may share
 _SLICE = 4096  # of k
 _CHUNK_ROWS = 4096
 _TASKS_PER_THREAD = 2
@@ -105,7 +105,7 @@ class _Product:
 
 def _cut(rows: int, columns: int, depth: int, threads: int) -> MacroTiles:
     """MacroTiles whose part of B stays in the L2 cache, narrower where threads would have too few of them."""
-    width = max(1, _PANEL_BYTES // (depth * BLOCK))
+    width = max(1, _PANEL_BYTES // (depth * BLOCK * min(threads, 2)))
     if threads > 1:
         chunks = -(-rows // (BLOCK * FEWEST_BLOCKS))
         width = min(width, max(2, -(-columns // BLOCK) * chunks // (_TASKS_PER_THREAD * threads)))
