@@ -11,13 +11,14 @@ from fastmma.isa.formats import FORMATS, Format, format_of
 from fastmma.isa.gpus import TargetName
 from fastmma.products import cublas
 from fastmma.products.bound import Strided
+from fastmma.products.by_tile import ByTile
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.lanes_plan import LanesPlan
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 PRESETS = {"cublas": False, "cublas-fast-accum": True}
 CUTS = ("k", "n")
-LEAST_RATE = float.fromhex("0x1.fff2e48e8a71ep-1")  # 0.9999
+LEAST_RATE = float.fromhex("0x1.fff972474538fp-1")  # 0.99995
 Planned = GemmPlan | LanesPlan | RanksPlan
 _RESULTS = {"e4m3": "bf16", "e5m2": "bf16", "tf32": "f32"}  # where they have not the format of the operands
 
@@ -111,6 +112,8 @@ class Layer(NamedTuple):
         try:
             plan = cublas.plan(self._operand(rows, deep, self.layout[0]), self._operand(deep, wide, self.layout[1]), **options)
         except OperandError:
+            return None
+        if isinstance(getattr(plan, "split_k", 1), ByTile):  # rows of one call have different bits
             return None
         evidence = plan.evidence
         rate = evidence.rate if evidence is not None else None
