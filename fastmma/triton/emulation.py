@@ -71,9 +71,15 @@ class Launch:
         return bool(self._names & {"dot", "dot_scaled"})
 
     @cached_property
-    def makes_pointers(self) -> bool:
-        """True if the kernel makes pointers of integers."""
+    def names_pointers(self) -> bool:
+        """True if the kernel names a type of pointers, as one does that makes pointers of integers."""
         return "pointer_type" in self._names
+
+    @property
+    def makes_pointers(self) -> bool:
+        """True if the kernel makes pointers of integers, or nobody can tell."""
+        found = self.executable
+        return found is None or found.makes_pointers or self.names_pointers
 
     @cached_property
     def _names(self) -> set[str]:

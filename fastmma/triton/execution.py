@@ -37,10 +37,10 @@ class Kept:
             storage.copy_(before)
 
 
-def describe_memory(run: Emulation, given: dict[str, Any]) -> Memory:
+def describe_memory(run: Emulation, given: dict[str, Any], *, makes_pointers: bool) -> Memory:
     """Describe the memory of a launch's arguments."""
     arguments = {name: list(_storages([value])) for name, value in given.items()}
-    return Memory.of(arguments, run.report, makes_pointers=run.launch.makes_pointers)
+    return Memory.of(arguments, run.report, makes_pointers=makes_pointers)
 
 
 def run_launch(run: Emulation, grid: Any, given: dict[str, Any], interpret: Callable[[], Any]) -> Any:
@@ -62,7 +62,7 @@ def run_launch(run: Emulation, grid: Any, given: dict[str, Any], interpret: Call
     triton.runtime.errors.OutOfResources
         If a block takes more shared memory than the GPU has, as on the GPU.
     """
-    with of_launch(describe_memory(run, given)):
+    with of_launch(describe_memory(run, given, makes_pointers=run.launch.makes_pointers)):
         return _run(run, grid, given, interpret)
 
 

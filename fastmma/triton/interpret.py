@@ -47,7 +47,7 @@ def _current() -> Emulation:
 def _run_gluon(run: Emulation, kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any], grid: Any) -> None:
     given, rest = bind_arguments(kernel, arguments, options)
     run.enter(kernel, arguments, options)
-    with of_launch(describe_memory(run, given)):
+    with of_launch(describe_memory(run, given, makes_pointers=run.launch.names_pointers)):
         launch(run, kernel, (), given | rest, grid, given)
 
 

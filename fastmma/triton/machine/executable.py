@@ -26,6 +26,7 @@ _TOLD = {
     UNCLEAR: (ASSUMED, "whether ptxas fuses a product with it is not clear"),
     ORDER: (ASSUMED, "program after program, thread after thread: the order changes from run to run of a GPU"),
 }
+_OF_POINTERS = ("tt.int_to_ptr", "tt.ptr<!tt.ptr", "tt.ptr<tt.ptr")
 
 
 @dataclass
@@ -43,6 +44,8 @@ class Executable:
         Why nothing here executes it, whatever its instructions are; empty where there is no such reason.
     cubin : bytes
         The machine code.
+    makes_pointers : bool
+        Whether it makes pointers of integers.
     is_taken : bool or None
         Whether the PTX is executed in the place of the interpreter; None while nobody has tried.
     """
@@ -53,6 +56,7 @@ class Executable:
     signature: dict[str, Any]
     limits: str = ""
     cubin: bytes = b""
+    makes_pointers: bool = False
     is_taken: bool | None = None
     _machines: dict[str, Machine | str] = field(default_factory=dict)
 
@@ -63,7 +67,9 @@ class Executable:
         limits = "clusters of several blocks" if metadata.num_ctas > 1 else ""
         if getattr(metadata, "global_scratch_size", 0):
             limits = "tensor descriptors that the kernel makes"
-        return cls(metadata.name, compiled.asm["ptx"], metadata.shared, dict(compiled.src.signature), limits, compiled.asm["cubin"])
+        makes_pointers = any(name in compiled.asm["ttgir"] for name in _OF_POINTERS)
+        signature = dict(compiled.src.signature)
+        return cls(metadata.name, compiled.asm["ptx"], metadata.shared, signature, limits, compiled.asm["cubin"], makes_pointers)
 
     def machine(self, target: str) -> Machine | str:
         """Return what executes it on a GPU, or why nothing does."""
