@@ -11,7 +11,8 @@ from numba import typeof, types
 
 from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.micro_kernel import copy_byte, load_word, multiply, row_biases, store_word, word_of_run, words_of_lines
-from fastmma.kernels.llvm.compilation import compiled, entry, separate
+from fastmma.kernels.llvm.compilation import compiled, separate
+from fastmma.kernels.llvm.direct import emitted
 from fastmma.kernels.matrices.memory import LINE
 
 WORDS_SCRATCH = 4 * LINE
@@ -251,7 +252,7 @@ _KINDS = typeof(Plan(*[0] * len(Plan._fields))), typeof(Operand(0, 0, 0, 0)), ty
 def packer(config: WordsConfig) -> Callable[..., None]:
     """`pack_rows` for a tile."""
     plan, operand, _ = _KINDS
-    return partial(entry(pack_rows, typeof(config), plan, operand, *[types.int64] * 4), config)
+    return partial(emitted(pack_rows, typeof(config), plan, operand, *[types.int64] * 4), config)
 
 
 @lru_cache(64)
@@ -260,4 +261,4 @@ def multiplier(config: WordsConfig) -> Callable[..., None]:
     plan, operand, result = _KINDS
     pair = types.UniTuple(types.int64, 2)
     kinds = plan, types.int64, types.int64, operand, result, result, pair, pair, types.int64
-    return partial(entry(multiply_block, typeof(config), *kinds), config)
+    return partial(emitted(multiply_block, typeof(config), *kinds), config)

@@ -45,7 +45,7 @@ class MicroKernel:
         """Return where the function for a record is, compiled if need be."""
         found = self._addresses.get(record)
         if found is None:
-            found = self._addresses[record] = call_uninterrupted(linked, self._files, record, partial(self._emit_all, record), _ENTRY)
+            found = self._addresses[record] = call_uninterrupted(linked, self._files, (record,), partial(self._emit_all, record), _ENTRY)
         return found
 
     def function(self, record: Any) -> Callable[[int], None]:

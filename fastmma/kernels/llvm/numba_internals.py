@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from _thread import RLock
 from collections.abc import Callable
+from inspect import isfunction
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -34,6 +35,7 @@ try:
         is_not_null,
         pack_struct,
     )
+    from numba.core.extending import _Intrinsic
     from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
 except ImportError as error:
     raise BackendError(f"fastmma compiles its kernels by what numba {numba.__version__} does not have: {error}") from error
@@ -57,9 +59,11 @@ __all__ = [
     "get_or_insert_function",
     "infer_global",
     "is_compiling",
+    "is_intrinsic",
     "is_not_null",
     "load_kernel",
     "pack_struct",
+    "python_function",
     "signature",
 ]
 
@@ -247,6 +251,17 @@ def dump_kernel(result: Any) -> bytes:
         raise ValueError("its code holds addresses of this process")
     content: bytes = resolve_name("numba.core.serialize:dumps")(result._reduce())
     return content
+
+
+def is_intrinsic(called: Any) -> bool:
+    """Tell whether this is a function that emits LLVM code."""
+    return isinstance(called, _Intrinsic)
+
+
+def python_function(called: Any) -> Callable[..., Any] | None:
+    """Return the Python function that a jitted one was made of, or that this is."""
+    found: Callable[..., Any] | None = getattr(called, "py_func", called if isfunction(called) else None)
+    return found
 
 
 _KNOWS_FOLDER = _has("folder")

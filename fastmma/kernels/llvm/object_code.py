@@ -20,14 +20,14 @@ INLINES_LATE = hasattr(binding.ModulePassManager, "add_always_inliner_pass")  # 
 _linked: list[Any] = []  # engines, which own the memory that compiled code lies in
 
 
-def linked(files: KernelFiles, record: Any, emit: Callable[[ir.Module], None], function: str) -> int:
-    """Return where the function of this name is that `emit` adds to a module for a record."""
+def linked(files: KernelFiles, compiled_for: tuple[Any, ...], emit: Callable[[ir.Module], None], function: str) -> int:
+    """Return where the function of this name is that `emit` adds to a module for these records or types."""
     with LOCK:
-        code = files.found((record,))
+        code = files.found(compiled_for)
         if code is None:
             with compiling():
                 compiled = code = _compiled(emit)
-            files.keep((record,), lambda: compiled)
+            files.keep(compiled_for, lambda: compiled)
         return _address(code, function)
 
 

@@ -50,7 +50,7 @@ def is_float(dtype: Any) -> bool:
     return isinstance(dtype, types.Float)
 
 
-_ARITHMETIC: dict[Any, tuple[str, str | None]] = {  # IRBuilder's integer and float method
+ARITHMETIC: dict[Any, tuple[str, str | None]] = {  # IRBuilder's integer and float method
     operator.add: ("add", "fadd"),
     operator.sub: ("sub", "fsub"),
     operator.mul: ("mul", "fmul"),
@@ -60,7 +60,7 @@ _ARITHMETIC: dict[Any, tuple[str, str | None]] = {  # IRBuilder's integer and fl
     operator.lshift: ("shl", None),
     operator.rshift: ("lshr", None),
 }
-_COMPARISON: dict[Any, str] = {
+COMPARISON: dict[Any, str] = {
     operator.lt: "<",
     operator.le: "<=",
     operator.gt: ">",
@@ -84,8 +84,8 @@ def as_vector(context: Any, builder: ir.IRBuilder, value: ir.Value, kind: Any, v
     return Emitter(builder).splat(llvm_vector(vector.dtype, vector.lanes), context.cast(builder, value, kind, vector.dtype))
 
 
-def _emit_arithmetic(symbol: Any, builder: ir.IRBuilder, dtype: Any, left: ir.Value, right: ir.Value) -> ir.Value:
-    integer, floating = _ARITHMETIC[symbol]
+def emit_arithmetic(symbol: Any, builder: ir.IRBuilder, dtype: Any, left: ir.Value, right: ir.Value) -> ir.Value:
+    integer, floating = ARITHMETIC[symbol]
     if is_float(dtype):
         return getattr(builder, str(floating))(left, right)
     if symbol is operator.rshift and dtype.signed:
@@ -93,8 +93,8 @@ def _emit_arithmetic(symbol: Any, builder: ir.IRBuilder, dtype: Any, left: ir.Va
     return getattr(builder, integer)(left, right)
 
 
-def _emit_comparison(symbol: Any, builder: ir.IRBuilder, dtype: Any, left: ir.Value, right: ir.Value) -> ir.Value:
-    sign = _COMPARISON[symbol]
+def emit_comparison(symbol: Any, builder: ir.IRBuilder, dtype: Any, left: ir.Value, right: ir.Value) -> ir.Value:
+    sign = COMPARISON[symbol]
     if is_float(dtype):
         # != is true of NaN, the others are false, as in Python
         return builder.fcmp_unordered(sign, left, right) if sign == "!=" else builder.fcmp_ordered(sign, left, right)
@@ -107,11 +107,11 @@ def _register(symbol: Any, emit: Callable[..., ir.Value], result: Callable[[Vect
             if kws or len(args) != 2:
                 return None
             vector = operand_vector(*args)
-            if vector is None or (is_float(vector.dtype) and emit is _emit_arithmetic and _ARITHMETIC[symbol][1] is None):
+            if vector is None or (is_float(vector.dtype) and emit is emit_arithmetic and ARITHMETIC[symbol][1] is None):
                 return None
             return signature(result(vector), *args)
 
-    inplace = getattr(operator, f"i{symbol.__name__.strip('_')}", None) if symbol in _ARITHMETIC else None
+    inplace = getattr(operator, f"i{symbol.__name__.strip('_')}", None) if symbol in ARITHMETIC else None
     spellings = [symbol] if inplace is None else [symbol, inplace]
     for spelling in spellings:
         infer_global(spelling)(VectorOperator)
@@ -126,7 +126,7 @@ def _register(symbol: Any, emit: Callable[..., ir.Value], result: Callable[[Vect
         lower_builtin(spelling, *kinds)(lower)
 
 
-for _symbol in _ARITHMETIC:
-    _register(_symbol, _emit_arithmetic, lambda vector: vector)
-for _symbol in _COMPARISON:
-    _register(_symbol, _emit_comparison, lambda vector: VectorType(types.boolean, vector.lanes))
+for _symbol in ARITHMETIC:
+    _register(_symbol, emit_arithmetic, lambda vector: vector)
+for _symbol in COMPARISON:
+    _register(_symbol, emit_comparison, lambda vector: VectorType(types.boolean, vector.lanes))

@@ -1,0 +1,90 @@
+"""Kernels that are emitted from their Python source for arguments of given types, and called with a record of all their numbers."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Iterator
+from functools import partial
+from inspect import signature
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+
+from fastmma.host.threads import call_uninterrupted
+from fastmma.kernels.llvm.constants import ConstantType
+from fastmma.kernels.llvm.disk_cache import KernelFiles
+from fastmma.kernels.llvm.emit import F64, I64, POINTER
+from fastmma.kernels.llvm.numba_internals import python_function
+from fastmma.kernels.llvm.object_code import linked
+from fastmma.kernels.llvm.scalars import Array, Value, as_kind
+from fastmma.kernels.llvm.translation import Translation
+
+_ENTRY = "fastmma_loops"
+
+
+class _Record:
+    """What a call hands over: its numbers one after another, of 8 bytes each."""
+
+    def __init__(self, builder: ir.IRBuilder, start: ir.Value) -> None:
+        self._builder, self._start, self._count = builder, start, 0
+
+    def next(self, kind: Any) -> Value:
+        """Emit the reading of the next number."""
+        which = F64 if isinstance(kind, types.Float) else I64
+        place = self._builder.gep(self._start, [ir.Constant(I64, 8 * self._count)])
+        self._count += 1
+        return Value(types.float64 if which is F64 else types.int64, self._builder.load(self._builder.bitcast(place, which.as_pointer())))
+
+    def argument(self, kind: Any) -> Any:
+        """An argument of a type of Numba's: what is known of it, and numbers for the rest."""
+        if isinstance(kind, ConstantType):
+            return kind.value
+        if isinstance(kind, types.NumberClass):
+            return as_kind(kind.dtype)
+        if isinstance(kind, types.NoneType):
+            return None
+        if isinstance(kind, types.Array):
+            return Array(kind.dtype, self.next(types.int64), tuple(self.next(types.int64) for _ in range(kind.ndim)))
+        if isinstance(kind, types.BaseTuple):
+            parts = [self.argument(each) for each in kind]
+            return kind.instance_class(*parts) if hasattr(kind, "instance_class") else tuple(parts)
+        return self.next(kind)
+
+
+def _fields(kind: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the expressions of an argument's numbers, and their codes for `struct`."""
+    if isinstance(kind, types.Array):
+        yield f"{name}.__array_interface__['data'][0]", "q"
+        yield from ((f"{name}.shape[{each}]", "q") for each in range(kind.ndim))
+    elif isinstance(kind, types.BaseTuple):
+        for number, each in enumerate(kind):
+            yield from _fields(each, f"{name}[{number}]")
+    elif not isinstance(kind, (ConstantType, types.NumberClass, types.NoneType)):
+        yield name, "d" if isinstance(kind, types.Float) else "q"
+
+
+def _emit(function: Callable[..., Any], kinds: tuple[Any, ...], module: ir.Module) -> None:
+    entry = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER]), _ENTRY)
+    entry.attributes.add("nounwind")
+    builder = ir.IRBuilder(entry.append_basic_block("entry"))
+    record = _Record(builder, entry.args[0])
+    arguments = {name: record.argument(kind) for name, kind in zip(signature(function).parameters, kinds, strict=True)}
+    Translation(builder, function, arguments).run()
+    builder.ret_void()
+
+
+def emitted(kernel: Any, *kinds: Any) -> Callable[..., None]:
+    """Return what runs a kernel for arguments of these types."""
+    function = python_function(kernel)
+    assert function is not None
+    address = call_uninterrupted(linked, KernelFiles(function), kinds, partial(_emit, function, kinds), _ENTRY)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address)
+    names = [f"_{number}" for number in range(len(kinds))]
+    fields = [each for kind, name in zip(kinds, names, strict=True) for each in _fields(kind, name)]
+    pack = struct.Struct("=" + "".join(code for _, code in fields)).pack
+    called: Callable[..., None] = eval(
+        f"lambda {', '.join(names)}: run(pack({', '.join(name for name, _ in fields)}))", {"run": run, "pack": pack}
+    )
+    return called
