@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from numba import types
 
+from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.direct import emitted
 
+KINDS = kinds.Array(kinds.int64, 1), kinds.int64, kinds.int64
 NUMBERS = (-(1 << 62), -9, -8, -1, 0, 1, 2, 7, 8, 1 << 40)
 
 
@@ -73,7 +74,7 @@ def loops(out: Any, x: int, y: int) -> None:
 @pytest.mark.parametrize("function", [arithmetic, choices, loops])
 @pytest.mark.usefixtures("folder")
 def test_python(function: Callable[..., None]) -> None:
-    run = emitted(function, types.int64[::1], types.int64, types.int64)
+    run = emitted(function, *KINDS)
     for x, y in itertools.product(NUMBERS, NUMBERS):
         found, expected = np.zeros(6, np.int64), np.zeros(6, np.int64)
         run(found, x, y)
@@ -97,4 +98,4 @@ def unknown(out: Any, x: int, y: int) -> None:
 )
 def test_refusals(function: Callable[..., None], says: str) -> None:
     with pytest.raises(TypeError, match=says):
-        emitted(function, types.int64[::1], types.int64, types.int64)
+        emitted(function, *KINDS)

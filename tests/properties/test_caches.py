@@ -42,12 +42,15 @@ REVIEWED = {
     "kernels/fma/fixed.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/fused/fixed.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/integer/words.py: self._free": "as many as threads that computed a product of one form at the same time",
+    "kernels/llvm/bindings.py: self.used": "of one function",
     "kernels/llvm/emit.py: _pointers": "LLVM types of numbers, and vectors of a power of two of them",
     # a record has no shape and no value in it, but parameters of an arithmetic that kernels/envelopes.py bounds, and of register tiles;
     # machine code is kept as long as the process, since others hold its address, and each took a quarter of a second to compile
     "kernels/llvm/micro_kernel.py: self._addresses": "records that code is compiled for",
     "kernels/llvm/micro_kernel.py: self._functions": "records that code is compiled for",
     "kernels/llvm/object_code.py: _linked": "records that code is compiled for",
+    "kernels/llvm/translation.py: self._loops": "of one function that is emitted",
+    "kernels/llvm/translation.py: self._names": "of one function that is emitted",
     "kernels/matrices/memory.py: self.addresses": "the parts of one buffer",
     "products/prepared.py: self._kept": "emptied when it holds as many forms as it may",
     "products/prepared.py: self._seen": "emptied when it holds as many forms as it may",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.compilation import compiled, inner
-from fastmma.kernels.llvm.constants import constant
+from fastmma.kernels.llvm.kinds import constant
 from fastmma.kernels.llvm.simd import bitcast
 
 LANES, PANEL = 8, 32

@@ -9,11 +9,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba import types
 
-from fastmma.kernels.llvm.numba_internals import alloca_once
+from fastmma.kernels.llvm import kinds
+from fastmma.kernels.llvm.building import alloca_once
 from fastmma.kernels.llvm.scalars import Value, cast, is_group, is_number, kind_of, llvm_kind, runtime
-from fastmma.kernels.llvm.vector_type import VectorType
+from fastmma.kernels.llvm.vectors import VectorType
 
 _ORELSE = 1 << 20  # more than statements of a body
 
@@ -114,9 +114,9 @@ def _holds(kind: Any, given: Any, value: Any) -> bool:
     """Tell whether a place of a kind may take a value of another one: no bits are lost, unless a number that is known fits."""
     if kind == given:
         return True
-    if isinstance(kind, VectorType) or isinstance(given, VectorType) or kind == types.boolean:
+    if isinstance(kind, VectorType) or isinstance(given, VectorType) or kind == kinds.boolean:
         return False
-    return given == types.boolean or is_number(value) or bool(kind.bitwidth > given.bitwidth)
+    return given == kinds.boolean or is_number(value) or bool(kind.bitwidth > given.bitwidth)
 
 
 def read(builder: ir.IRBuilder, place: Any) -> Any:
@@ -136,4 +136,4 @@ def place_of_either(builder: ir.IRBuilder, first: Any, second: Any) -> Any:
     kinds = kind_of(first), kind_of(second)
     if isinstance(kinds[0], VectorType) or kinds[0] == kinds[1]:
         return new_place(builder, kinds[0])
-    return new_place(builder, types.float64 if any(isinstance(kind, types.Float) for kind in kinds) else types.int64)
+    return new_place(builder, kinds.float64 if any(isinstance(kind, kinds.Float) for kind in kinds) else kinds.int64)

@@ -6,16 +6,16 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
-from numba import typeof, types
 
+from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.emit import I64
+from fastmma.kernels.llvm.intrinsics import Intrinsic
 from fastmma.kernels.llvm.scalars import Array, Value, cast, compute, is_group, is_number, negative, runtime, smaller, truth
 
 
-class _Context:
-    """The part of Numba's context that intrinsics ask for."""
+class Context:
+    """What intrinsics ask of who emits a kernel."""
 
     @staticmethod
     def cast(builder: ir.IRBuilder, value: ir.Value, given: Any, kind: Any) -> ir.Value:
@@ -33,19 +33,19 @@ class _Context:
 
 
 def _kind_of_literal(kind: Any) -> Any:
-    return types.int64 if isinstance(kind, types.IntegerLiteral) else kind
+    return kinds.int64 if isinstance(kind, kinds.Literal) else kind
 
 
-def call_intrinsic(builder: ir.IRBuilder, called: Any, given: Sequence[Any]) -> Any:
+def call_intrinsic(builder: ir.IRBuilder, called: Intrinsic, given: Sequence[Any]) -> Any:
     """Emit what an intrinsic emits; what it does not take as it is becomes what it takes."""
-    arguments = [_argument(builder, each, called._prefer_literal) for each in given]
-    signature, codegen = called._defn(None, *(kind for kind, _ in arguments))
+    arguments = [_argument(builder, each, called.prefer_literal) for each in given]
+    signature, codegen = called.define(None, *(kind for kind, _ in arguments))
     codes = [
-        cast(builder, Value(_kind_of_literal(kind), code), wanted).code if isinstance(wanted, types.Number) and wanted != kind else code
+        cast(builder, Value(_kind_of_literal(kind), code), wanted).code if isinstance(wanted, kinds.Number) and wanted != kind else code
         for (kind, code), wanted in zip(arguments, signature.args, strict=True)
     ]
-    result = codegen(_Context, builder, signature, codes)
-    return None if signature.return_type == types.none else Value(signature.return_type, result)
+    result = codegen(Context, builder, signature, codes)
+    return None if signature.return_type == kinds.none else Value(signature.return_type, result)
 
 
 def _argument(builder: ir.IRBuilder, value: Any, literal: bool) -> tuple[Any, Any]:
@@ -55,20 +55,20 @@ def _argument(builder: ir.IRBuilder, value: Any, literal: bool) -> tuple[Any, An
         whole = ir.Constant(ir.LiteralStructType([code.type for _, code in parts]), ir.Undefined)
         for number, (_, code) in enumerate(parts):
             whole = builder.insert_value(whole, code, number)
-        return types.BaseTuple.from_types([kind for kind, _ in parts]), whole
+        return kinds.Group(tuple(kind for kind, _ in parts)), whole
     if isinstance(value, type):
-        return types.NumberClass(getattr(types, np.dtype(value).name)), None
+        return kinds.DType(kinds.scalar_of(value)), None
     if not isinstance(value, Value) and not is_number(value):
-        return typeof(value), None  # a record
+        return kinds.kind_of(value), None  # a record
     if literal and type(value) is int:
-        return types.literal(value), ir.Constant(I64, value)
+        return kinds.Literal(value), ir.Constant(I64, value)
     found = runtime(value)
     return found.kind, found.code
 
 
 def convert(builder: ir.IRBuilder, kind: type, value: Any) -> Value:
     """Emit the conversion of a number to one of NumPy's types."""
-    return cast(builder, runtime(value), getattr(types, np.dtype(kind).name))
+    return cast(builder, runtime(value), kinds.scalar_of(kind))
 
 
 def _absolute(builder: ir.IRBuilder, value: Any) -> Any:
@@ -85,7 +85,7 @@ def _extremum(sign: str) -> Callable[..., Any]:
 
 
 def _to_int(builder: ir.IRBuilder, value: Any) -> Any:
-    return cast(builder, value, types.int64) if isinstance(value, Value) else int(value)
+    return cast(builder, value, kinds.int64) if isinstance(value, Value) else int(value)
 
 
 def _to_bool(builder: ir.IRBuilder, value: Any) -> Any:

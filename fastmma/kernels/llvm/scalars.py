@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 
+from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.emit import F64, I64, Emitter
-from fastmma.kernels.llvm.vector_type import (
+from fastmma.kernels.llvm.vectors import (
     ARITHMETIC,
     COMPARISON,
     VectorType,
@@ -27,7 +27,7 @@ from fastmma.kernels.llvm.vector_type import (
 class Value(NamedTuple):
     """A number that is known when the code runs."""
 
-    kind: Any  # of numba.types, or a `VectorType`
+    kind: Any  # a number or a `VectorType`
     code: ir.Value
 
 
@@ -76,11 +76,11 @@ def runtime(value: Any) -> Value:
     if isinstance(value, Value):
         return value
     if isinstance(value, (bool, np.bool_)):
-        return Value(types.boolean, ir.Constant(ir.IntType(1), int(value)))
+        return Value(kinds.boolean, ir.Constant(ir.IntType(1), int(value)))
     if isinstance(value, np.number):
-        kind = getattr(types, value.dtype.name)
+        kind = kinds.scalar_of(value.dtype)
         return Value(kind, ir.Constant(llvm_element(kind), value.item()))
-    return Value(types.int64, ir.Constant(I64, int(value))) if isinstance(value, int) else Value(types.float64, ir.Constant(F64, value))
+    return Value(kinds.int64, ir.Constant(I64, int(value))) if isinstance(value, int) else Value(kinds.float64, ir.Constant(F64, value))
 
 
 def cast(builder: ir.IRBuilder, value: Value, kind: Any) -> Value:
@@ -88,9 +88,9 @@ def cast(builder: ir.IRBuilder, value: Value, kind: Any) -> Value:
     given, target = value.kind, llvm_element(kind)
     if given == kind:
         return value
-    if kind == types.boolean:
+    if kind == kinds.boolean:
         return truth(builder, value)
-    signed = given != types.boolean and not is_float(given) and given.signed
+    signed = given != kinds.boolean and not is_float(given) and given.signed
     if is_float(given) and is_float(kind):
         code = builder.fpext(value.code, target) if kind.bitwidth > given.bitwidth else builder.fptrunc(value.code, target)
     elif is_float(given):
@@ -108,23 +108,23 @@ def cast(builder: ir.IRBuilder, value: Value, kind: Any) -> Value:
 
 def truth(builder: ir.IRBuilder, value: Value) -> Value:
     """Tell whether a number is not zero."""
-    if value.kind == types.boolean:
+    if value.kind == kinds.boolean:
         return value
     zero = ir.Constant(value.code.type, 0)
     different = builder.fcmp_unordered("!=", value.code, zero) if is_float(value.kind) else builder.icmp_unsigned("!=", value.code, zero)
-    return Value(types.boolean, different)
+    return Value(kinds.boolean, different)
 
 
 def _common(left: Any, right: Any) -> Any:
     """The kind in which two scalars are added or compared."""
     if is_float(left) or is_float(right):
-        return types.float32 if left == right == types.float32 else types.float64
-    unsigned = [kind == types.boolean or not kind.signed for kind in (left, right)]
+        return kinds.float32 if left == right == kinds.float32 else kinds.float64
+    unsigned = [kind == kinds.boolean or not kind.signed for kind in (left, right)]
     if all(unsigned):
-        return types.boolean if left == right == types.boolean else types.uint64
-    if types.uint64 in (left, right):
+        return kinds.boolean if left == right == kinds.boolean else kinds.uint64
+    if kinds.uint64 in (left, right):
         raise TypeError("an unsigned integer of 64 bits and a signed one have no common type")
-    return types.int64
+    return kinds.int64
 
 
 def as_vector(builder: ir.IRBuilder, value: Any, vector: VectorType) -> ir.Value:
@@ -150,20 +150,20 @@ def compute(builder: ir.IRBuilder, symbol: Callable[[Any, Any], Any], left: Any,
     if vector is not None:
         codes = (as_vector(builder, each, vector) for each in (left, right))
         if symbol in COMPARISON:
-            return Value(VectorType(types.boolean, vector.lanes), emit_comparison(symbol, builder, vector.dtype, *codes))
+            return Value(VectorType(kinds.boolean, vector.lanes), emit_comparison(symbol, builder, vector.dtype, *codes))
         return Value(vector, emit_arithmetic(symbol, builder, vector.dtype, *codes))
     a, b = runtime(left), runtime(right)
     if symbol in (operator.lshift, operator.rshift):
-        kind = types.uint64 if not a.kind.signed else types.int64
-        amount = cast(builder, b, types.int64).code
+        kind = kinds.uint64 if not a.kind.signed else kinds.int64
+        amount = cast(builder, b, kinds.int64).code
         return Value(kind, emit_arithmetic(symbol, builder, kind, cast(builder, a, kind).code, amount))
-    kind = types.float64 if symbol is operator.truediv and not is_float(_common(a.kind, b.kind)) else _common(a.kind, b.kind)
-    if symbol in ARITHMETIC and kind == types.boolean and ARITHMETIC[symbol][1] is not None:
-        kind = types.int64
+    kind = kinds.float64 if symbol is operator.truediv and not is_float(_common(a.kind, b.kind)) else _common(a.kind, b.kind)
+    if symbol in ARITHMETIC and kind == kinds.boolean and ARITHMETIC[symbol][1] is not None:
+        kind = kinds.int64
     x, y = cast(builder, a, kind).code, cast(builder, b, kind).code
     if symbol in COMPARISON:
-        signless = types.uint64 if kind == types.boolean else kind
-        return Value(types.boolean, emit_comparison(symbol, builder, signless, x, y))
+        signless = kinds.uint64 if kind == kinds.boolean else kind
+        return Value(kinds.boolean, emit_comparison(symbol, builder, signless, x, y))
     if symbol in ARITHMETIC:
         return Value(kind, emit_arithmetic(symbol, builder, kind, x, y))
     if symbol is operator.truediv:
@@ -207,4 +207,4 @@ def negative(builder: ir.IRBuilder, value: Any) -> Any:
         return Value(value.kind, builder.fneg(value.code) if is_float(value.kind.dtype) else builder.neg(value.code))
     if is_float(value.kind):
         return Value(value.kind, builder.fneg(value.code))
-    return Value(types.int64, builder.neg(cast(builder, value, types.int64).code))
+    return Value(kinds.int64, builder.neg(cast(builder, value, kinds.int64).code))

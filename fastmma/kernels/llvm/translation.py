@@ -1,6 +1,6 @@
 """LLVM code from the source of Python functions, in one walk: what is known before the code runs is computed, and calls are inlined.
 
-Numba takes most of a kernel's compilation to find out types. Here every value has its type when it is met: numbers of the language are
+Numba takes most of a kernel's compilation to find out kinds. Here every value has its type when it is met: numbers of the language are
 int64 and float64, records and dtypes are known, and named tuples are their members.
 """
 
@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 
+from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.bindings import Variable, place_of_either, read, source_of, write
+from fastmma.kernels.llvm.building import alloca_once
 from fastmma.kernels.llvm.calls import FUNCTIONS, call_intrinsic, convert
 from fastmma.kernels.llvm.emit import I64
-from fastmma.kernels.llvm.numba_internals import alloca_once, is_intrinsic, python_function
+from fastmma.kernels.llvm.intrinsics import Intrinsic
+from fastmma.kernels.llvm.parts import Part
 from fastmma.kernels.llvm.scalars import Array, Value, cast, compute, is_group, is_number, known, llvm_kind, negative, runtime, truth
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
@@ -158,7 +160,7 @@ class Translation:
             raise self._unknown(node.iter)
         bounds = [runtime(self._value(each)) for each in node.iter.args]
         start, stop, step = [*([] if len(bounds) > 1 else [runtime(0)]), *bounds, *([] if len(bounds) > 2 else [runtime(1)])]
-        start, stop, step = (cast(self.builder, each, types.int64) for each in (start, stop, step))
+        start, stop, step = (cast(self.builder, each, kinds.int64) for each in (start, stop, step))
         counter = alloca_once(self.builder, I64)
         self.builder.store(start.code, counter)
         test, body, again, end = (self.builder.append_basic_block(name) for name in ("for", "body", "next", "endfor"))
@@ -167,7 +169,7 @@ class Translation:
         now = self.builder.load(counter)
         self.builder.cbranch(self._goes_on(now, stop.code, step.code), body, end)
         self.builder.position_at_end(body)
-        self._store(node.target, Value(types.int64, now))
+        self._store(node.target, Value(kinds.int64, now))
         self._body(node.body, _Loop(again, end))
         self.builder.position_at_end(again)
         self.builder.store(self.builder.add(self.builder.load(counter), step.code), counter)
@@ -248,7 +250,7 @@ class Translation:
         for size, each in zip(array.shape, indices, strict=True):
             place = compute(self.builder, operator.add, compute(self.builder, operator.mul, place, size), each)
         start = self.builder.inttoptr(array.address.code, ir.PointerType(llvm_kind(array.dtype)))
-        return array, self.builder.gep(start, [cast(self.builder, runtime(place), types.int64).code])
+        return array, self.builder.gep(start, [cast(self.builder, runtime(place), kinds.int64).code])
 
     def _value_binop(self, node: ast.BinOp) -> Any:
         return compute(self.builder, _OPERATORS[type(node.op)], self._value(node.left), self._value(node.right))
@@ -256,7 +258,7 @@ class Translation:
     def _value_unaryop(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):
             test = self._truth(node.operand)
-            return Value(types.boolean, self.builder.not_(test.code)) if isinstance(test, Value) else not test
+            return Value(kinds.boolean, self.builder.not_(test.code)) if isinstance(test, Value) else not test
         if isinstance(node.op, ast.USub):
             return negative(self.builder, self._value(node.operand))
         if isinstance(node.op, ast.Invert):
@@ -318,10 +320,10 @@ class Translation:
         called = self._value(node.func)
         given = [part for each in node.args for part in (self._value(each.value) if isinstance(each, ast.Starred) else [self._value(each)])]
         keywords = {str(each.arg): self._value(each.value) for each in node.keywords}
-        if is_intrinsic(called):
+        if isinstance(called, Intrinsic):
             return call_intrinsic(self.builder, called, given)
-        inlined = python_function(called)
-        if inlined is not None:
+        inlined = called.function if isinstance(called, Part) else called
+        if inspect.isfunction(inlined):
             bound = inspect.signature(inlined).bind(*given, **keywords)
             bound.apply_defaults()
             return Translation(self.builder, inlined, dict(bound.arguments)).run()
