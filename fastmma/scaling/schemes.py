@@ -100,6 +100,7 @@ _OCP = "OCP Microscaling Formats (MX) 1.0"
 _NVIDIA = "NVIDIA, Pretraining LLMs with NVFP4"
 _DEEPSEEK = "DeepSeek-V3 Technical Report, 3.3.2"
 _UE8M0 = "DeepGEMM for sm_100; the scale format ue8m0 of DeepSeek-V3.1"
+_HIP = "hipBLASLt, A and B scale pointers in f32"
 _ROWS = (
     Scheme("mxfp8_e4m3", "e4m3", "ue8m0", (32, 1, 1), _MX, source=_OCP, aliases=("mxfp8",)),
     Scheme("mxfp8_e5m2", "e5m2", "ue8m0", (32, 1, 1), _MX, source=_OCP),
@@ -120,6 +121,10 @@ _ROWS = (
     Scheme("fp8_tensor_e5m2", "e5m2", "f32", _TENSOR, _FLOAT, source="cuBLASLt SCALAR_32F", aliases=("fp8_per_tensor_e5m2",)),
     Scheme("fp8_row", "e4m3", "f32", _ROW, _FLOAT, source="cuBLASLt OUTER_VEC_32F", aliases=("fp8_per_row", "fp8_rowwise", "fp8_row_e4m3")),
     Scheme("fp8_row_e5m2", "e5m2", "f32", _ROW, _FLOAT, source="cuBLASLt OUTER_VEC_32F", aliases=("fp8_per_row_e5m2",)),
+    Scheme("fp8_tensor_e4m3fnuz", "e4m3fnuz", "f32", _TENSOR, _FLOAT, source=_HIP),
+    Scheme("fp8_tensor_e5m2fnuz", "e5m2fnuz", "f32", _TENSOR, _FLOAT, source=_HIP),
+    Scheme("fp8_row_e4m3fnuz", "e4m3fnuz", "f32", _ROW, _FLOAT, source=_HIP),
+    Scheme("fp8_row_e5m2fnuz", "e5m2fnuz", "f32", _ROW, _FLOAT, source=_HIP),
     Scheme("fp8_1x128", "e4m3", "f32", (128, 1, 1), _FLOAT, source=_DEEPSEEK, aliases=("fp8_1x128_e4m3", "fp8_blockwise_1x128")),
     Scheme("fp8_1x128_e5m2", "e5m2", "f32", (128, 1, 1), _FLOAT, source=_DEEPSEEK),
     Scheme("fp8_128x128", "e4m3", "f32", (128, 128, 1), _FLOAT, source=_DEEPSEEK, aliases=("fp8_128x128_e4m3", "fp8_blockwise_128x128")),

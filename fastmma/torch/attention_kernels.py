@@ -10,20 +10,26 @@ from torch import Tensor
 
 from fastmma.torch.efficient_operators import efficient_forward, efficient_gradients
 from fastmma.torch.emulation import Emulation
-from fastmma.torch.flash_operators import flash_forward, flash_gradients
+from fastmma.torch.flash_operators import flash_forward, flash_gradients, sequences_forward, sequences_gradients
 from fastmma.torch.plans import UnknownError
 
 aten = torch.ops.aten
 _MASKS = (False, True)  # whether a mask of memory-efficient attention is causal, by its number
-_HARMLESS = ("num_splits", "shared_storage_dqdkdv")
+_HARMLESS = ("shared_storage_dqdkdv",)
 
 
 def _turned(*tensors: Tensor) -> list[Tensor]:
     return [each.transpose(1, 2) for each in tensors]
 
 
-def _check(lengths: tuple[Tensor | None, Tensor | None], rest: dict[str, Any]) -> None:
-    """Refuse sequences of several lengths, windows and other options.
+def _window_of(rest: dict[str, Any]) -> tuple[int, int]:
+    """Take the sizes of a window out of the options."""
+    left, right = (rest.pop(f"window_size_{side}", None) for side in ("left", "right"))
+    return -1 if left is None else left, -1 if right is None else right
+
+
+def _check(lengths: tuple[Tensor | None, ...], rest: dict[str, Any]) -> None:
+    """Refuse sequences of several lengths and options that are not known.
 
     Raises
     ------
@@ -62,9 +68,12 @@ def flash_kernel(
     ------
     UnknownError
     """
-    _check((cum_seq_q, cum_seq_k), rest)
+    window = _window_of(rest)
+    _check((), rest)
+    if cum_seq_q is not None and cum_seq_k is not None:
+        return sequences_forward(run, query, key, value, cum_seq_q, cum_seq_k, dropout_p, is_causal, scale=scale, window=window)
     q, k, v = _turned(query, key, value)
-    found = flash_forward(run, q, k, v, dropout_p, is_causal, return_debug_mask, scale=scale)
+    found = flash_forward(run, q, k, v, dropout_p, is_causal, return_debug_mask, scale=scale, window=window)
     return found[0].transpose(1, 2), found[1], *found[6:]
 
 
@@ -76,8 +85,8 @@ def flash_kernel_gradients(
     value: Tensor,
     out: Tensor,
     logsumexp: Tensor,
-    cum_seq_q: Tensor | None,
-    cum_seq_k: Tensor | None,
+    cum_seq_q: Tensor,
+    cum_seq_k: Tensor,
     max_q: int,
     max_k: int,
     dropout_p: float,
@@ -94,9 +103,13 @@ def flash_kernel_gradients(
     ------
     UnknownError
     """
-    _check((cum_seq_q, cum_seq_k), rest)
+    window = _window_of(rest)
+    _check((), rest)
+    if cum_seq_q is not None and cum_seq_q.numel():
+        operands = grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k
+        return sequences_gradients(run, *operands, dropout_p, is_causal, scale=scale, window=window)
     given = (*_turned(grad_out, query, key, value, out), logsumexp, None, None, max_q, max_k, dropout_p, is_causal, rng_state, unused)
-    return tuple(_turned(*flash_gradients(run, *given, scale=scale)))
+    return tuple(_turned(*flash_gradients(run, *given, scale=scale, window=window)))
 
 
 def efficient_kernel(

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from fastmma.scaling import ScaledArray, Scheme, from_blocked
-from fastmma.scaling.schemes import scheme_of
+from fastmma.scaling.schemes import SCHEMES, scheme_of
 from fastmma.torch.arrays import E2M1_PAIRS, to_numpy
 from fastmma.torch.plans import UnknownError
 
@@ -17,7 +17,12 @@ TENSOR, ROW, B16, B32, L128, B128 = range(6)  # torch.nn.functional.ScalingType
 SWIZZLED = 1  # torch.nn.functional.SwizzleType.SWIZZLE_32_4_4
 SWIZZLING = (B16, B32)  # whose scales may be so
 _MX = {torch.float8_e4m3fn: "mxfp8_e4m3", E2M1_PAIRS: "mxfp4"}
-_SUFFIX = {torch.float8_e4m3fn: "", torch.float8_e5m2: "_e5m2"}
+_SUFFIX = {
+    torch.float8_e4m3fn: "",
+    torch.float8_e5m2: "_e5m2",
+    torch.float8_e4m3fnuz: "_e4m3fnuz",
+    torch.float8_e5m2fnuz: "_e5m2fnuz",
+}
 
 
 class Recipe(NamedTuple):
@@ -69,7 +74,7 @@ def blocks_of(dtype: torch.dtype, shape: tuple[int, int], recipe: int) -> Blocks
         scheme = "nvfp4" if recipe == B16 else _MX.get(dtype, "mxfp8_e5m2")
         return Blocks(scheme_of(scheme), (1, size), (rows, -(-k // size)))
     row = RECIPES.get(recipe)
-    if row is None or dtype not in _SUFFIX:
+    if row is None or row.scheme + _SUFFIX.get(dtype, " ") not in SCHEMES:
         raise UnknownError(f"recipe {recipe} for {dtype} is not known")
     block = (max(rows, 1) if row.rows is None else row.rows, max(k, 1) if row.columns is None else row.columns)
     return Blocks(scheme_of(row.scheme + _SUFFIX[dtype]), block, (-(-rows // block[0]), -(-k // block[1])), recipe == B128)

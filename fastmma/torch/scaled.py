@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fastmma.host.errors import FastmmaError, InstructionError, OperandError, TargetError
+from fastmma.isa.targets import target_of
 from fastmma.products import cublas
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import gemm_plan
@@ -22,12 +23,13 @@ from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
 from fastmma.scaling import ScaledArray
+from fastmma.scaling.schemes import scheme_of
 from fastmma.torch import on_gpu
 from fastmma.torch.arrays import DTYPES, E2M1_PAIRS, as_numpy, to_numpy
 from fastmma.torch.checks import check_bias, check_scaled
 from fastmma.torch.emulation import Emulation, operands_text
 from fastmma.torch.fp8_rules import Scaled, alike, rule_of
-from fastmma.torch.plans import UnknownError, status_of
+from fastmma.torch.plans import UnknownError, status_of, unknown_plan
 from fastmma.torch.recipes import B16, B32, B128, L128, ROW, TENSOR, scaled_operand
 from fastmma.torch.report import ASSUMED, Line
 from fastmma.torch.scaled_on_gpu import PlacedOperand, multiplied, placed_operand
@@ -168,7 +170,8 @@ def _plan(run: Emulation, x: ScaledArray, y: ScaledArray, out: torch.dtype, fast
                 raise TargetError(f"{found[2]}; unknown='one' takes it")
             return found
         except OperandError as error:
-            why = str(error)
+            of_cublas = target_of(settings.architecture).vendor == "NVIDIA"
+            why = str(error) if of_cublas else unknown_plan(settings, scheme_of(x.scheme).element)
     plan = scaled_plan(x, y, **given)
     if settings.unknown == "error" and settings.library is not None:
         raise TargetError(f"{why}; unknown='one' takes the plan of fastmma.scaled_plan")

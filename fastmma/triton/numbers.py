@@ -24,13 +24,44 @@ def fused(x: NDArray[Any], y: NDArray[Any], z: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(getattr(interpreter._interpreter, _FUSED[z.dtype])(*(np.ascontiguousarray(v) for v in (x, y, z))))
     product, addend = x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64)  # exact
     total = product + addend
-    part = total - product
-    lost = (product - (total - part)) + (addend - part)
+    total = join_lost(total, find_lost(product, addend, total))
+    return encode(total, "bf16").view(BF16) if z.dtype == BF16 else total.astype(z.dtype)
+
+
+def find_lost(x: NDArray[Any], y: NDArray[Any], total: NDArray[Any]) -> NDArray[Any]:
+    """Return what the rounding of a sum of f64 lost, exactly."""
+    part = total - x
+    return np.asarray((x - (total - part)) + (y - part))
+
+
+def join_lost(total: NDArray[Any], lost: NDArray[Any]) -> NDArray[Any]:
+    """Join what a rounding to f64 lost to the last bit, so that the next rounding is the only one; its sign and its being zero matter.
+
+    Examples
+    --------
+    >>> join_lost(np.float64([1, 1, 2]), np.float64([1e-30, -1e-30, 0])).tolist()
+    [1.0000000000000002, 0.9999999999999999, 2.0]
+    """
     bits = total.view(np.int64)
     away = (lost > 0) == (total > 0)
     odd = np.where((lost != 0) & (bits & 1 == 0), np.where(away, bits + 1, bits - 1), bits)
-    total = np.where(np.isfinite(total), odd.view(np.float64), total)
-    return encode(total, "bf16").view(BF16) if z.dtype == BF16 else total.astype(z.dtype)
+    return np.where(np.isfinite(total), odd.view(np.float64), total)
+
+
+def round_in_direction(values: NDArray[Any], fmt: str, direction: str) -> NDArray[Any]:
+    """Round numbers to a format toward zero, down or up, by PTX's names of these.
+
+    Examples
+    --------
+    >>> [round_in_direction(np.float64([1.0001, -1.0001]), "bf16", direction).tolist() for direction in ("rz", "rm", "rp")]
+    [[1.0, -1.0], [1.0, -1.0078125], [1.0078125, -1.0]]
+    """
+    row = format_of(fmt)
+    codes = np.asarray(encode(values, row, rounding="rz")).astype(row.code_dtype)
+    cut = codes.view(row.dtype)
+    away = (values < 0) if direction == "rm" else (values > 0)
+    lost = np.isfinite(values) & (np.abs(cut.astype(values.dtype)) < np.abs(values))
+    return np.where(away & lost & (direction != "rz"), codes + codes.dtype.type(1), codes).view(row.dtype)
 
 
 def converted(values: NDArray[Any], source: str, target: str, rounding: str = "rn") -> NDArray[Any]:
@@ -85,8 +116,8 @@ def cut_to_integers(values: NDArray[Any], bits: int, *, signed: bool) -> NDArray
     return result.astype(f"{'i' if signed else 'u'}{bits // 8}")
 
 
-def round_integers(values: NDArray[Any], fmt: str) -> NDArray[Any]:
-    """Round integers to a float format, once.
+def round_integers(values: NDArray[Any], fmt: str, direction: str = "rn") -> NDArray[Any]:
+    """Round integers to a float format, once: to nearest, or in a direction.
 
     Examples
     --------
@@ -95,12 +126,14 @@ def round_integers(values: NDArray[Any], fmt: str) -> NDArray[Any]:
     [1.161928703861588e+18]
     """
     dtype = format_of(fmt).dtype
-    if fmt in ("f32", "f64"):
+    if direction == "rn" and fmt in ("f32", "f64"):
         return values.astype(dtype)
     exact = values
     if values.dtype.itemsize == 8:  # what f64 cannot hold is joined to one bit, far below those of the format
         rest, one = values & values.dtype.type(0xFFF), values.dtype.type(0x800)
         exact = np.where(np.abs(values.astype(np.float64)) < 2.0**53, values, values - rest + np.where(rest != 0, one, one - one))
+    if direction != "rn":
+        return round_in_direction(exact.astype(np.float64), fmt, direction)
     return np.asarray(encode(exact.astype(np.float64), fmt)).astype(format_of(fmt).code_dtype).view(dtype)
 
 

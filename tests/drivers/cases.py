@@ -17,6 +17,7 @@ import fastmma
 from fastmma import FORMATS, AccumulationPlan, FastmmaError, Instruction, ScaledArray, gemm, matmul, scaled_matmul, sparse, warp
 from fastmma import warpgroup as warpgroups
 from fastmma.isa.codes import from_codes
+from fastmma.isa.formats import FNUZ
 from fastmma.isa.scales import scale_selectors
 from fastmma.isa.sparsity import metadata_layout, pattern_of, selectors
 from fastmma.numerics.lookup import fragment_evidence
@@ -315,12 +316,23 @@ def _scaled_product(a_elements: Array, a_scales: Array, b_elements: Array, b_sca
 SCALED_TARGETS = ("sm_90a", "sm_90a", "sm_120a", "sm_120a", "sm_89", "sm_80", "sm_100a")
 
 
-SCHEME_PAIRS = [(x, y) for x in SCHEMES for y in SCHEMES if x == y or {x[:4], y[:4]} in ({"mxfp"}, {"fp8_"}, {"mxfp", "fp8_"})]
+def is_fnuz(scheme: str) -> bool:
+    """Tell whether only a gfx942 multiplies a scheme's elements, and only with their like."""
+    return SCHEMES[scheme].element in FNUZ
+
+
+SCHEME_PAIRS = [
+    (x, y)
+    for x in SCHEMES
+    for y in SCHEMES
+    if x == y or (is_fnuz(x) == is_fnuz(y) and {x[:4], y[:4]} in ({"mxfp"}, {"fp8_"}, {"mxfp", "fp8_"}))
+]
 
 
 def scaled_case(rng: Generator, pairs: Sequence[tuple[str, str]] = SCHEME_PAIRS) -> Case:
     while True:
-        schemes, target = one_of(rng, pairs), one_of(rng, SCALED_TARGETS)
+        schemes = one_of(rng, pairs)
+        target = "gfx942" if is_fnuz(schemes[0]) else one_of(rng, SCALED_TARGETS)
         m, n, k = shape_of(rng, WORK, 64)
         held, rest = zip(_scaled(rng, schemes[0], (m, k), 1), _scaled(rng, schemes[1], (k, n), 0), strict=True)
         arrays = {f"{side}_{name}": array for side, each in zip("ab", held, strict=True) for name, array in each.items()}

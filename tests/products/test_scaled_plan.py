@@ -229,5 +229,7 @@ def test_elements_are_widened_to_formats_that_have_all_their_values() -> None:
         "e3m2": ("e3m2", "e4m3", "f16"),
         "e4m3": ("e4m3", "f16"),
         "e5m2": ("e5m2", "f16"),
+        "e4m3fnuz": ("e4m3fnuz", "f16"),
+        "e5m2fnuz": ("e5m2fnuz", "f16"),
         "s8": ("s8",),
     }

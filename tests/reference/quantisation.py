@@ -44,6 +44,8 @@ ELEMENTS = {
     "e3m2": Element(3, 2, 3, Fraction(28), 0),
     "e2m3": Element(2, 3, 1, Fraction(15, 2), 0),
     "e2m1": Element(2, 1, 1, Fraction(6), 0),
+    "e4m3fnuz": Element(4, 3, 8, Fraction(240), 0x80),
+    "e5m2fnuz": Element(5, 2, 16, Fraction(57344), 0x80),
 }
 
 
@@ -99,7 +101,8 @@ def code_of(value: float, name: str, rounding: str = "nearest", random: int = 0,
             }[rounding]
     if name == "s8":
         return -code & 0xFF if negative else code
-    return code | (ELEMENTS[name].sign if negative else 0)
+    has_negative_zero = ELEMENTS[name].nan != ELEMENTS[name].sign
+    return code | (ELEMENTS[name].sign if negative and (code or has_negative_zero) else 0)
 
 
 def ratio(value: float, power: int = 0) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 The libraries are those of PyPI: liger-kernel, flash-linear-attention, conch-triton-kernels, and the files of mamba-ssm and
 batch_invariant_ops that hold kernels. Those that are not installed are left out. ``python -m tests.reference.triton_libraries`` prints the
-table of docs/triton.md; names of cases may follow.
+table of docs/triton.md, and with ``--page`` puts it there; names of cases may follow. tests/integrations/triton/test_libraries.py compares.
 """
 
 # ruff: noqa: N803, N812 - the names of torch and of the libraries
@@ -19,6 +19,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+
+from tools.pages import fill
 
 TOLERANCES = {torch.float32: 2e-3, torch.float16: 4e-3, torch.bfloat16: 2e-2, torch.int8: 1e-3}
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
@@ -743,21 +745,38 @@ def installed(names: list[str]) -> Iterator[Case]:
             yield case
 
 
-def main(names: list[str]) -> None:
-    print("| library | operation | right | every operation emulated | else |\n| --- | --- | --- | --- | --- |")
-    outcomes = []
+HEAD = "| library | operation | right | every operation emulated | else |\n| --- | --- | --- | --- | --- |\n"
+
+
+def row(outcome: Outcome) -> str:
+    """The row of the table for a case that ran."""
+    counts = outcome.statuses.items()
+    rest = outcome.error or ", ".join(f"{count} {name}" for name, count in counts if count and name not in ("emulated", "neutral"))
+    right, emulated = (("no", "yes")[value] for value in (outcome.is_right, outcome.is_emulated))
+    return f"| {outcome.case.library} | {outcome.case.name} | {right} | {emulated} | {rest} |"
+
+
+def total(rows: list[str]) -> str:
+    """The sentence below the table, counted from its rows."""
+    columns = [[cell.strip() for cell in one.split("|")] for one in rows]
+    right, emulated = (sum(cells[index] == "yes" for cells in columns) for index in (3, 4))
+    return f"{len(rows)} operations: {right} right, {emulated} with every operation emulated"
+
+
+def main(arguments: list[str]) -> None:
+    """Print the table, or with ``--page`` put it into docs/triton.md."""
+    names = [one for one in arguments if one != "--page"]
+    rows = []
+    print(HEAD, end="")
     for case in installed(names):
         outcome = run(case)
-        outcomes.append(outcome)
-        rest = outcome.error or ", ".join(
-            f"{count} {name}" for name, count in outcome.statuses.items() if count and name not in ("emulated", "neutral")
-        )
-        right, emulated = (("no", "yes")[value] for value in (outcome.is_right, outcome.is_emulated))
-        print(f"| {case.library} | {case.name} | {right} | {emulated} | {rest} |", flush=True)
+        rows.append(row(outcome))
+        print(rows[-1], flush=True)
         if names:
             print(outcome.difference, outcome.seconds, *outcome.told, sep="\n")
-    counts = sum(one.is_right for one in outcomes), sum(one.is_emulated for one in outcomes)
-    print(f"\n{len(outcomes)} operations: {counts[0]} right, {counts[1]} with every operation emulated")
+    print(f"\n{total(rows)}")
+    if "--page" in arguments:
+        fill("libraries", HEAD + "".join(f"{one}\n" for one in rows) + f"\n{total(rows)}\n")
 
 
 if __name__ == "__main__":

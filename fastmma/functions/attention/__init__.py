@@ -7,6 +7,7 @@ from fastmma.functions.attention.efficient_forward import efficient
 from fastmma.functions.attention.efficient_gradients import efficient_backward, efficient_bias_gradient
 from fastmma.functions.attention.flash_forward import flash
 from fastmma.functions.attention.flash_gradients import flash_backward
+from fastmma.functions.attention.flash_sequences import flash_sequences, flash_sequences_backward, flash_sequences_repeat
 from fastmma.functions.attention.math_attention import math_attention, math_backward
 from fastmma.functions.attention.turns import cudnn_repeats, efficient_repeats, flash_repeats
 
@@ -23,6 +24,9 @@ __all__ = [
     "flash",
     "flash_backward",
     "flash_repeats",
+    "flash_sequences",
+    "flash_sequences_backward",
+    "flash_sequences_repeat",
     "math_attention",
     "math_backward",
 ]

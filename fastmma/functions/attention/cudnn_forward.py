@@ -127,7 +127,7 @@ def cudnn(
             scores *= operands.scale
         visible = see(queries, start, stop, 0 if causal else None)[low:]
         adds = kernels.add_blocks_to_lanes
-        exponentials, factors = running.take(scores, visible, factor, adds, threads, low=low, apart=True, flush=True)
+        exponentials, factors = running.take(scores, visible, factor, adds, threads, rows=slice(low, None), apart=True, flush=True)
         if kept is not None:
             exponentials = np.where(kept[:, low:, start:stop], exponentials * again, np.float32(0))
         out[:, low:] = product(exponentials.astype(q.dtype), operands.v[:, start:stop], out[:, low:] * factors)

@@ -15,16 +15,16 @@ from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import fuse, round_to
 from fastmma.functions.attention.blocks import FLASH, PROCESSORS, count_parts, round_dimension
 from fastmma.functions.attention.dropout import Dropout, keep_by_warps
-from fastmma.functions.attention.operands import HALVES, LN2, Array, Floats, Heads, flatten, heads_of, see
+from fastmma.functions.attention.operands import HALVES, LN2, Array, Floats, Heads, flatten, heads_of
 from fastmma.functions.attention.products import multiply
 from fastmma.functions.attention.running import Running
+from fastmma.functions.attention.window import Window, place_window
 from fastmma.functions.block import halve_rows
 from fastmma.functions.special import lg2
 from fastmma.host.errors import OperandError
 from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import thread_count
 
-_ROWS = 16  # of an instruction
 _THREADS = 128  # of a block of the kernel that joins parts
 _LARGEST = max(FLASH)
 _INFINITY = np.float32(np.inf)
@@ -47,6 +47,7 @@ def flash(
     *,
     causal: bool = False,
     scale: float | None = None,
+    window: tuple[int, int] = (-1, -1),
     dropout: Dropout | None = None,
     processors: int = PROCESSORS,
     parts: int | None = None,
@@ -63,6 +64,8 @@ def flash(
         A query sees keys up to its own place, counted from the end of both.
     scale : float, optional
         By default one over the square root of the head dimension.
+    window : tuple of int
+        How many keys before and after its own place a query sees; -1: all.
     dropout : Dropout, optional
     processors : int
         Streaming multiprocessors of the GPU. Their number decides into how many parts the keys are divided.
@@ -91,34 +94,46 @@ def flash(
     operands = heads_of("flash", q, k, v, scale, HALVES)
     if max(q.shape[3], v.shape[3]) > _LARGEST or q.shape[3] != v.shape[3]:
         raise OperandError(f"flash: head dimensions are one and up to {_LARGEST}, not {q.shape[3]} and {v.shape[3]}")
-    if q.shape[2] == 1 and k.shape[1] < q.shape[1] and dropout is None:  # heads that share keys are queries of one head
+    sight = place_window(q.shape[2], k.shape[2], causal and q.shape[2] > 1, window)
+    if q.shape[2] == 1 and k.shape[1] < q.shape[1] and dropout is None and sight == Window():  # heads become queries
         operands = operands._replace(q=flatten(q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])), k=flatten(k), v=flatten(v))
-    offset = k.shape[2] - q.shape[2] if causal and q.shape[2] > 1 else None
     heads, queries, dimension = operands.q.shape
     usual = 1 if dropout is not None else count_parts(queries, k.shape[2], dimension, heads, processors)
-    out, logs = _attend(operands, offset, dropout, parts or usual, thread_count(threads))
+    out, logs = attend(operands, sight, dropout, parts or usual, thread_count(threads))
     return round_to(out, q.dtype).reshape(q.shape), logs.reshape(q.shape[:3])
 
 
-def _attend(operands: Heads, offset: int | None, dropout: Dropout | None, parts: int, threads: int) -> tuple[Floats, Floats]:
+def attend(operands: Heads, window: Window, dropout: Dropout | None, parts: int, threads: int) -> tuple[Floats, Floats]:
+    """Compute outputs, not yet rounded, and logarithms of heads with their own keys.
+
+    Parameters
+    ----------
+    operands : Heads
+    window : Window
+        Which keys a query sees.
+    dropout : Dropout, optional
+    parts : int
+        Into which the keys are divided.
+    threads : int
+    """
     heads, queries, dimension = operands.q.shape
     keys = operands.k.shape[1]
     sizes = FLASH[round_dimension(dimension)]
     if parts == 1:
         kept = None if dropout is None else keep_by_warps(dropout, heads, queries, keys)
         columns = sizes.keys if dropout is None else sizes.kept_keys
-        found = attend_blocks(operands, range(0, keys, columns), columns, offset, kept, threads)
+        found = attend_blocks(operands, range(0, keys, columns), columns, window, kept, threads)
         out, logs = normalise(found, operands.scale, _INFINITY, None if dropout is None else np.float32(1) / dropout.kept)
         return out, logs
     columns = sizes.split_keys
     starts = range(0, keys, columns)
     each = -(-len(starts) // parts)
     split = [starts[part * each : part * each + each] for part in range(parts)]
-    found_parts = [normalise(attend_blocks(operands, part, columns, offset, None, threads), operands.scale, -_INFINITY) for part in split]
+    found_parts = [normalise(attend_blocks(operands, part, columns, window, None, threads), operands.scale, -_INFINITY) for part in split]
     return _join([out for out, _ in found_parts], np.stack([logs for _, logs in found_parts]), round_dimension(dimension))
 
 
-def attend_blocks(operands: Heads, starts: range, columns: int, offset: int | None, kept: Array | None, threads: int) -> Part:
+def attend_blocks(operands: Heads, starts: range, columns: int, window: Window, kept: Array | None, threads: int) -> Part:
     """Add up blocks of keys, the last first.
 
     Parameters
@@ -128,8 +143,8 @@ def attend_blocks(operands: Heads, starts: range, columns: int, offset: int | No
         Where blocks begin.
     columns : int
         Keys of a block.
-    offset : int, optional
-        A query sees keys up to its own place plus this.
+    window : Window
+        Which keys a query sees.
     kept : bool array, optional
         Which probabilities (head, query, key) are not dropped.
     threads : int
@@ -142,16 +157,19 @@ def attend_blocks(operands: Heads, starts: range, columns: int, offset: int | No
     running = Running(heads, queries, kernels.LANES)
     for start in reversed(starts):
         stop = min(start + columns, keys)
-        low = 0 if offset is None else min(max(start - offset, 0), queries) // _ROWS * _ROWS  # queries before see none of the block
-        if low == queries:
+        rows = window.rows(queries, start, stop)
+        if rows.start == rows.stop:
             continue
-        scores = multiply(operands.q[:, low:], operands.k[:, start:stop].transpose(0, 2, 1))
-        visible = see(queries, start, stop, offset)[low:]
-        exponentials, factors = running.take(scores, visible, operands.scale_log2, kernels.add_to_lanes, threads, low=low)
+        places = np.arange(rows.start, rows.stop)
+        scores = multiply(operands.q[:, rows], operands.k[:, start:stop].transpose(0, 2, 1))
+        if window.first is not None:
+            scores[:, window.hides(places, start, stop)] = -_INFINITY
+        visible = window.ends(places, start, stop)
+        exponentials, factors = running.take(scores, visible, operands.scale_log2, kernels.add_to_lanes, threads, rows=rows)
         weights = exponentials.astype(operands.q.dtype)
         if kept is not None:
-            weights = np.where(kept[:, low:, start:stop], weights, weights.dtype.type(0))
-        out[:, low:] = multiply(weights, operands.v[:, start:stop], out[:, low:] * factors)
+            weights = np.where(kept[:, rows, start:stop], weights, weights.dtype.type(0))
+        out[:, rows] = multiply(weights, operands.v[:, start:stop], out[:, rows] * factors)
     total = running.sums + running.sums[..., [2, 3, 0, 1]]
     return Part(out, running.top, (total + total[..., [1, 0, 3, 2]])[..., 0])
 

@@ -13,9 +13,10 @@ import numpy as np
 from fastmma.functions.arithmetic import flush, round_to
 from fastmma.functions.attention.blocks import FLASH, PROCESSORS, round_dimension
 from fastmma.functions.attention.dropout import Dropout, keep_by_warps
-from fastmma.functions.attention.operands import HALVES, LOG2E, Array, Floats, check_gradient, flatten, heads_of, hide
+from fastmma.functions.attention.operands import HALVES, LOG2E, Array, Floats, Heads, check_gradient, flatten, heads_of
 from fastmma.functions.attention.products import multiply
 from fastmma.functions.attention.row_sums import add_by_threads
+from fastmma.functions.attention.window import Window, place_window
 from fastmma.functions.reduce import reduce_sum
 from fastmma.functions.special import ex2
 from fastmma.host.float_mode import default_floats
@@ -62,6 +63,7 @@ def flash_backward(
     *,
     causal: bool = False,
     scale: float | None = None,
+    window: tuple[int, int] = (-1, -1),
     dropout: Dropout | None = None,
     deterministic: bool = False,
     processors: int = PROCESSORS,
@@ -79,7 +81,7 @@ def flash_backward(
         As in `flash`.
     out, logsumexp : array
         The results of `flash`.
-    causal, scale, dropout, processors
+    causal, scale, window, dropout, processors
         As in `flash`.
     deterministic : bool
         ``torch.use_deterministic_algorithms(True)`` is set.
@@ -104,32 +106,53 @@ def flash_backward(
     """
     operands = heads_of("flash_backward", q, k, v, scale, HALVES)
     check_gradient("flash_backward", grad_out, q, v, out, logsumexp)
+    sight = place_window(q.shape[2], k.shape[2], causal, window)
+    buffers = -(-processors // len(operands.q)) if deterministic else 1
+    dq, dk, dv = differentiate(operands, flatten(grad_out), flatten(out), flatten(logsumexp), sight, dropout, buffers)
+    return dq.reshape(q.shape), add_groups(dk, k.shape), add_groups(dv, v.shape)
+
+
+def differentiate(
+    operands: Heads, grad_out: Array, out: Array, logs: Floats, window: Window, dropout: Dropout | None, buffers: int
+) -> tuple[Array, Array, Array]:
+    """Compute the gradients of heads with their own keys.
+
+    Parameters
+    ----------
+    operands : Heads
+    grad_out, out : array (head, query, head dimension)
+    logs : float32 array (head, query)
+        Logarithms of the sums of exponentials.
+    window : Window
+        Which keys a query sees.
+    dropout : Dropout, optional
+    buffers : int
+        Blocks of keys take turns in adding to so many buffers of the gradient of the queries.
+    """
     heads, queries, dimension = operands.q.shape
-    keys = k.shape[2]
+    keys, dtype = operands.k.shape[1], operands.q.dtype
     padded = round_dimension(dimension)
     sizes = FLASH[padded]
     order = descend(queries, sizes.backward_queries)
     kept = np.float32(1) if dropout is None else dropout.kept
     again = np.float32(1) / kept
-    rows, gradient = order.take(operands.q), order.take(flatten(grad_out))
-    delta = order.take(add_by_threads(flatten(grad_out), flatten(out), padded) * kept)
-    logs = flatten(logsumexp)
+    rows, gradient = order.take(operands.q), order.take(grad_out)
+    delta = order.take(add_by_threads(grad_out, out, padded) * kept)
     shifts = order.take(np.where(logs == -np.inf, np.float32(0), logs * LOG2E), np.inf)
     chosen = None if dropout is None else order.take(keep_by_warps(dropout, heads, queries, keys))
-    offset = keys - queries if causal else None
     columns = sizes.backward_keys
     starts = range(0, keys, columns)
-    buffers = min(-(-processors // heads), len(starts)) if deterministic else 1
-    sums = np.zeros((buffers, *rows.shape), np.float32)
+    sums = np.zeros((min(buffers, len(starts)), *rows.shape), np.float32)
     dk, dv = np.zeros_like(operands.k, np.float32), np.zeros_like(operands.v, np.float32)
     for index, start in enumerate(starts):
         part = slice(start, min(start + columns, keys))
-        first = 0 if offset is None else max(start - offset, 0) // sizes.backward_queries * sizes.backward_queries
-        seen = slice(0, int(np.count_nonzero(order.starts >= first)))  # blocks of queries that see the block
-        if not seen.stop:
+        seeing = window.rows(queries, part.start, part.stop)
+        first = seeing.start // sizes.backward_queries * sizes.backward_queries
+        seen = slice(int(np.count_nonzero(order.starts >= seeing.stop)), int(np.count_nonzero(order.starts >= first)))  # in whole blocks
+        if seen.start >= seen.stop:
             continue
         scores = multiply(rows[:, seen], operands.k[:, part].transpose(0, 2, 1))
-        hidden = hide(queries, start, part.stop, offset)[order.places[seen]]
+        hidden = window.hides(np.arange(queries), start, part.stop)[order.places[seen]]
         exponents = np.where(hidden, np.float32(-np.inf), scores * operands.scale_log2 - shifts[:, seen, None])
         p = ex2(exponents, flush=False)
         dp = multiply(gradient[:, seen], operands.v[:, part].transpose(0, 2, 1))
@@ -139,22 +162,19 @@ def flash_backward(
         else:
             ds = p * np.where(chosen[:, seen, part], dp - below, -below)
             p = np.where(chosen[:, seen, part], p, np.float32(0))
-        p, ds = p.astype(q.dtype), ds.astype(q.dtype)
+        p, ds = p.astype(dtype), ds.astype(dtype)
         dv[:, part] = multiply(p.transpose(0, 2, 1), gradient[:, seen])
         dk[:, part] = multiply(ds.transpose(0, 2, 1), rows[:, seen])
-        sums[index % buffers][:, seen] = _add_atomically(sums[index % buffers][:, seen], multiply(ds, operands.k[:, part]))
+        to = sums[index % len(sums)]
+        to[:, seen] = _add_atomically(to[:, seen], multiply(ds, operands.k[:, part]))
     total = sums[0]
     for more in sums[1:]:
         total = total + more
-    dq = np.empty(operands.q.shape, q.dtype)
+    dq = np.empty(operands.q.shape, dtype)
     there = order.places >= 0
-    dq[:, order.places[there]] = round_to(total[:, there] * (again * operands.scale), q.dtype)
+    dq[:, order.places[there]] = round_to(total[:, there] * (again * operands.scale), dtype)
     dv = dv if dropout is None else dv * again
-    return (
-        dq.reshape(q.shape),
-        add_groups(round_to(dk * (again * operands.scale), q.dtype), k.shape),
-        add_groups(round_to(dv, q.dtype), v.shape),
-    )
+    return dq, round_to(dk * (again * operands.scale), dtype), round_to(dv, dtype)
 
 
 def _add_atomically(sums: Floats, more: Floats) -> Floats:

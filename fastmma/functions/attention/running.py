@@ -33,7 +33,7 @@ class Running:
         adds: Any,
         threads: int,
         *,
-        low: int = 0,
+        rows: slice = slice(None),
         apart: bool = False,
         flush: bool = False,
     ) -> tuple[Floats, Floats]:
@@ -49,8 +49,8 @@ class Running:
         adds : function
             The kernel that multiplies sums by factors and adds exponentials.
         threads : int
-        low : int
-            The first row of the block.
+        rows : slice
+            Which rows see the block.
         apart : bool
             The old maximum and the new one are each multiplied by the scale, not their difference.
         flush : bool
@@ -64,12 +64,12 @@ class Running:
         """
         from fastmma.kernels.functions import attention as kernels
 
-        top, sums = self.top[:, low:].copy(), self.sums[:, low:].copy()
+        top, sums = self.top[:, rows].copy(), self.sums[:, rows].copy()
         exponents = np.empty(top.shape, np.float32)
         _each_head(kernels.subtract_maxima, threads, scores, visible, scale, apart, top, exponents)
         exponentials, factors = ex2(scores, flush=flush), ex2(exponents, flush=flush)
         _each_head(adds, threads, exponentials, factors, sums)
-        self.top[:, low:], self.sums[:, low:] = top, sums
+        self.top[:, rows], self.sums[:, rows] = top, sums
         return exponentials, factors[..., None]
 
 

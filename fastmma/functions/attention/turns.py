@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastmma.functions.attention.blocks import CUDNN_KEYS, FLASH, PROCESSORS, count_key_splits, efficient_sizes, round_dimension
+from fastmma.functions.attention.window import place_window
 
-_FREE = 2  # so many terms have one sum in either order
+FREE = 2  # so many terms have one sum in either order
 _WARPS = {16: 12, 32: 8}  # of the backward kernel that a streaming multiprocessor holds at least, by the bits of an element
 _WARP_RESULTS = 32 * 32
 
@@ -59,13 +60,23 @@ def order_keys(query: int, queries: int, keys: int, splits: int, blocks: tuple[i
     return sorted(found)
 
 
-def flash_repeats(query_shape: Sequence[int], key_shape: Sequence[int], *, deterministic: bool = False) -> bool:
+def flash_repeats(
+    query_shape: Sequence[int],
+    key_shape: Sequence[int],
+    *,
+    causal: bool = False,
+    window: tuple[int, int] = (-1, -1),
+    deterministic: bool = False,
+) -> bool:
     """Tell whether flash attention gives the same gradient of the queries each time on a GPU.
 
     Parameters
     ----------
     query_shape, key_shape : sequence of int
         (batch, heads, length, head dimension).
+    causal : bool
+    window : tuple of int
+        As in `flash`.
     deterministic : bool
         ``torch.use_deterministic_algorithms(True)`` is set.
 
@@ -74,7 +85,9 @@ def flash_repeats(query_shape: Sequence[int], key_shape: Sequence[int], *, deter
     >>> flash_repeats((1, 8, 256, 64), (1, 8, 256, 64)), flash_repeats((1, 8, 300, 64), (1, 8, 300, 64))
     (True, False)
     """
-    return deterministic or -(-key_shape[2] // FLASH[round_dimension(query_shape[3])].backward_keys) <= _FREE
+    queries, keys = query_shape[2], key_shape[2]
+    columns = FLASH[round_dimension(query_shape[3])].backward_keys
+    return deterministic or place_window(queries, keys, causal, window).blocks_of(queries, keys, columns) <= FREE
 
 
 def cudnn_repeats(key_shape: Sequence[int]) -> bool:
@@ -90,7 +103,7 @@ def cudnn_repeats(key_shape: Sequence[int]) -> bool:
     >>> cudnn_repeats((1, 8, 256, 64)), cudnn_repeats((1, 8, 300, 64))
     (True, False)
     """
-    return -(-key_shape[2] // CUDNN_KEYS) <= _FREE
+    return -(-key_shape[2] // CUDNN_KEYS) <= FREE
 
 
 def efficient_repeats(

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.formats import canonicalise_nan
-from fastmma.triton.machine import conversions, floats, integers
+from fastmma.triton.machine import conversions, directed, floats, integers
 from fastmma.triton.machine.code import Immediate, Register, Step, Vector
 from fastmma.triton.machine.operands import (
     CONVERTED,
@@ -30,6 +30,7 @@ from fastmma.triton.machine.values import KINDS, PAIRS, getter, join_pairs, spli
 from fastmma.triton.numbers import fused
 
 _ROUNDINGS = {"rn", "rz", "rm", "rp"}
+_KNOWN = _ROUNDINGS | {"ftz", "sat", "approx", "full", "NaN"}  # what an opcode of floats may say beside its name and type
 
 
 _JOINS: dict[str, Any] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
@@ -117,8 +118,19 @@ def _quotient(step: Step, plan: Plan, factorise: Callable[..., tuple[Array, Arra
 
 def make_float(step: Step, plan: Plan, name: str, kind: str, options: set[str]) -> tuple[Run, str] | None:
     """Return what computes floats, None where the name is none of these."""
-    if name in ("add", "sub", "mul", "fma", "sqrt", "div", "rcp") and options & (_ROUNDINGS - {"rn"}):
-        raise NotEmulatedError(step.opcode)
+    number = len(step.operands) - 1
+    if name == "testp":
+        return make_pure(step, plan, [kind], floats.TESTS[step.opcode.split(".")[1]]), EXACT
+    if options - _KNOWN:
+        return None
+    direction = next((one for one in directed.DIRECTIONS if one in options), None)
+    if name == "mad" and options & _ROUNDINGS:
+        name = "fma"
+    if direction is not None:
+        function = directed.direct(name, direction) if kind == "f32" else None
+        if function is None:
+            raise NotEmulatedError(step.opcode)
+        return make_pure(step, plan, [kind] * number, _make_float_function(function, kind, options)), EXACT
     if name in ("add", "sub"):
         return _addition(step, plan, kind, options, name)
     if name == "mul":
@@ -126,19 +138,17 @@ def make_float(step: Step, plan: Plan, name: str, kind: str, options: set[str]) 
     if step.opcode in floats.QUOTIENTS:
         return _quotient(step, plan, floats.QUOTIENTS[step.opcode])
     if step.opcode in floats.UNIT:
-        return make_pure(step, plan, [kind], floats.UNIT[step.opcode]), UNIT
+        return make_pure(step, plan, [kind] * number, floats.UNIT[step.opcode]), UNIT
     if "approx" in options:
         return None
-    number = len(step.operands) - 1
     if name in floats.EXACT:
-        return make_pure(
-            step, plan, [kind] * number, _make_float_function(floats.EXACT[name], kind, options)
-        ), FUSED if name == "fma" else EXACT
+        function = _make_float_function(floats.EXACT[name], kind, options)
+        return make_pure(step, plan, [kind] * number, function), FUSED if name == "fma" else EXACT
     if name in floats.SIGNS:
         return make_pure(step, plan, [kind] * number, _make_float_function(floats.SIGNS[name], kind, options, canonical=False)), EXACT
-    if name in floats.EXTREMA and number == 2 and not options - {"NaN", "ftz"}:
+    if name in floats.EXTREMA and not options - {"NaN", "ftz"}:
         function = partial(floats.EXTREMA[name], keeps_nan="NaN" in options)
-        return make_pure(step, plan, [kind] * 2, _make_float_function(function, kind, options)), EXACT
+        return make_pure(step, plan, [kind] * number, _make_float_function(function, kind, options)), EXACT
     return None
 
 
@@ -179,7 +189,9 @@ def make_integer(step: Step, plan: Plan, name: str, kind: str, parts: list[str])
     if kind == "pred":
         function = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor, "not": np.logical_not}.get(name)
         return make_pure(step, plan, ["pred"] * number, function) if function is not None else None
-    if options & {"sat", "cc"}:
+    if name in ("add", "sub") and options == {"sat", "s32"}:
+        return make_pure(step, plan, [kind, kind], partial(integers.saturate, name=name))
+    if options & {"sat", "cc", "relu"}:
         raise NotEmulatedError(step.opcode)
     if name in integers.PLAIN:
         return make_pure(step, plan, [kind] * number, integers.PLAIN[name])
@@ -195,8 +207,9 @@ def make_integer(step: Step, plan: Plan, name: str, kind: str, parts: list[str])
         return make_pure(step, plan, [kind, "u32"], integers.shift_left if name == "shl" else integers.shift_right)
     if name in ("bfe", "bfi"):
         return make_pure(step, plan, [kind] * (number - 2) + ["u32"] * 2, integers.extract if name == "bfe" else integers.insert)
-    if step.opcode == "prmt.b32":
-        return make_pure(step, plan, ["b32"] * 3, integers.permute)
+    if step.opcode.startswith("prmt.b32"):
+        mode = parts[2] if len(parts) > 2 else ""
+        return make_pure(step, plan, ["b32"] * 3, integers.PERMUTATIONS[mode]) if mode in integers.PERMUTATIONS else None
     if name == "lop3":
         return make_pure(step, plan, ["b32"] * 4, integers.combine)
     if name == "shf":
@@ -205,8 +218,11 @@ def make_integer(step: Step, plan: Plan, name: str, kind: str, parts: list[str])
         return make_pure(step, plan, [f"u{kind[1:]}"], integers.count_leading_zeros)
     if name == "popc":
         return make_pure(step, plan, [f"u{kind[1:]}"], lambda x: np.bitwise_count(x).astype(np.uint32))
-    if name == "bfind" and "shiftamt" not in options:
-        return make_pure(step, plan, [kind], integers.find_highest)
+    if name == "bfind":
+        find = integers.find_shift if "shiftamt" in options else integers.find_highest
+        return make_pure(step, plan, [kind], find)
+    if name == "slct":
+        return make_pure(step, plan, [parts[1], parts[1], "s32"], integers.select) if parts[2] == "s32" else None
     if name == "dp4a":
         return make_pure(step, plan, ["b32"] * 3, partial(integers.dot_bytes, signed=(parts[1] == "s32", parts[2] == "s32")))
     return None
@@ -214,16 +230,21 @@ def make_integer(step: Step, plan: Plan, name: str, kind: str, parts: list[str])
 
 def make_conversion(step: Step, plan: Plan, parts: list[str]) -> tuple[Run, str]:
     """Return a conversion, and what is known of its bits."""
-    target, source = [part for part in parts if part in KINDS][-2:]
+    named = [part for part in parts if part in KINDS]
+    if len(named) != 2 or parts[-2:] != named:
+        raise NotEmulatedError(step.opcode)
+    target, source = named
+    if (len(step.operands) == 3) != (target in conversions.PACKED and source == "f32"):
+        raise NotEmulatedError(step.opcode)
     options = {part for part in parts[1:] if part not in KINDS}
-    if len(step.operands) == 3:
+    if len(step.operands) == 3 and target in conversions.PACKED:
         return make_pure(step, plan, [source, source], partial(conversions.pack, source=source, target=target, options=options)), CONVERTED
-    if target == "f16x2" and source in ("e4m3x2", "e5m2x2"):
-        return make_pure(step, plan, [source], partial(conversions.unpack_bytes, source=source)), CONVERTED
-    if target in ("e4m3x2", "e5m2x2") and source == "f16x2":
+    if target in PAIRS and source in conversions.PACKED:
+        return make_pure(step, plan, [source], partial(conversions.unpack, source=source, target=target)), CONVERTED
+    if target in conversions.PACKED and source in PAIRS:
 
         def narrow(values: Array) -> Array:
-            halves = split_pairs(values, PAIRS["f16x2"]).astype(np.float32)
+            halves = split_pairs(values, PAIRS[source]).astype(np.float32)
             return conversions.pack(halves[..., 1], halves[..., 0], "f32", target, options)
 
         return make_pure(step, plan, [source], narrow), CONVERTED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastmma import kernels
 from fastmma.functions import special
+from fastmma.triton.formats import canonicalise_nan
 from fastmma.triton.machine.values import PAIRS, join_pairs, split_pairs
 from fastmma.triton.numbers import fused, take_extremum
 
@@ -70,8 +71,8 @@ def copy_sign(x: Array, y: Array) -> Array:
     return np.copysign(y, x)
 
 
-def _extremum(x: Array, y: Array, *, largest: bool, keeps_nan: bool) -> Array:
-    return np.asarray(take_extremum(x, y, largest=largest, keeps_nan=keeps_nan))
+def _extremum(*values: Array, largest: bool, keeps_nan: bool) -> Array:
+    return reduce(partial(take_extremum, largest=largest, keeps_nan=keeps_nan), values)
 
 
 def _unit(name: str) -> Callable[[Array], Array]:
@@ -104,18 +105,25 @@ def factorise_approximately(x: Array, y: Array, constant: float | None = None) -
     return x * scale, special.rcp(y * scale)
 
 
+def divide_flushed(x: Array, y: Array) -> Array:
+    """Compute ``div.approx.ftz.f32``, of which libdevice makes ``fast_dividef``."""
+    x, y = np.broadcast_arrays(x, y)
+    return canonicalise_nan(flush(flush(x) * special.rcp(y)))
+
+
 QUOTIENTS = {"div.full.f32": factorise_fully, "div.approx.f32": factorise_approximately}
 ADDITIONS: Mapping[str, Callable[..., Array]] = {"add": _by_way_of_f32(np.add), "sub": _by_way_of_f32(np.subtract)}
 multiply = _by_way_of_f32(np.multiply)
-UNIT = {
+UNIT: dict[str, Callable[..., Array]] = {
     f"{name}.approx{ftz}.f32": _unit(f"{name}.approx{ftz}.f32")
     for name in ("ex2", "lg2", "rsqrt", "sqrt", "rcp")
     for ftz in ("", ".ftz")
     if (name, ftz) != ("rcp", "")
-} | {f"{name}.approx.f32": _unit(f"{name}.approx.f32") for name in ("sin", "cos")}
+} | {f"{name}.approx.f32": _unit(f"{name}.approx.f32") for name in ("sin", "cos", "tanh")}
 UNIT |= {f"{name}.approx.ftz.f32": _flushed(UNIT[f"{name}.approx.f32"]) for name in ("sin", "cos")}
 UNIT |= dict.fromkeys(("ex2.approx.f16", "ex2.approx.ftz.bf16"), special.ex2_of_halves)
 UNIT |= {"ex2.approx.f16x2": _exponential_of_pairs("f16x2"), "ex2.approx.ftz.bf16x2": _exponential_of_pairs("bf16x2")}
+UNIT["div.approx.ftz.f32"] = divide_flushed
 # IEEE 754 fixes these: by name and rounding
 EXACT: Mapping[str, Callable[..., Array]] = {
     "fma": fused,
@@ -126,3 +134,11 @@ EXACT: Mapping[str, Callable[..., Array]] = {
 }
 SIGNS: Mapping[str, Callable[..., Array]] = {"neg": negate, "abs": magnitude}
 EXTREMA: Mapping[str, Callable[..., Array]] = {name: partial(_extremum, largest=name == "max") for name in ("max", "min")}
+TESTS: Mapping[str, Callable[[Array], Array]] = {  # of testp
+    "finite": np.isfinite,
+    "infinite": np.isinf,
+    "number": lambda x: ~np.isnan(x),
+    "notanumber": np.isnan,
+    "normal": lambda x: np.isfinite(x) & (np.abs(x) >= np.finfo(x.dtype).tiny),
+    "subnormal": lambda x: (np.abs(x) < np.finfo(x.dtype).tiny) & (x != 0),
+}

@@ -117,6 +117,42 @@ def permute(x: Array, y: Array, selector: Array) -> Array:
     return result.astype(np.uint32)
 
 
+# the bytes that modes of `prmt` take, by the two lowest bits of the third operand
+_MODES: Mapping[str, Callable[[int], tuple[int, ...]]] = {
+    "f4e": lambda n: (n, n + 1, n + 2, n + 3),
+    "b4e": lambda n: (n, (n + 7) % 8, (n + 6) % 8, (n + 5) % 8),
+    "rc8": lambda n: (n, n, n, n),
+    "ecl": lambda n: tuple(max(index, n) for index in range(4)),
+    "ecr": lambda n: tuple(min(index, n) for index in range(4)),
+    "rc16": lambda n: (2 * (n % 2), 2 * (n % 2) + 1) * 2,
+}
+
+
+def _permute_by(mode: str) -> Callable[[Array, Array, Array], Array]:
+    table = np.array([sum(byte << 4 * index for index, byte in enumerate(_MODES[mode](n))) for n in range(4)], np.uint32)
+    return lambda x, y, selector: permute(x, y, table[selector & np.uint32(3)])
+
+
+PERMUTATIONS: Mapping[str, Callable[[Array, Array, Array], Array]] = {"": permute} | {mode: _permute_by(mode) for mode in _MODES}
+
+
+def saturate(x: Array, y: Array, *, name: str) -> Array:
+    """Add or subtract numbers of 32 bits and stop at the ends, ``add.sat.s32``."""
+    total = x.astype(np.int64) + y if name == "add" else x.astype(np.int64) - y
+    return np.clip(total, -(1 << 31), (1 << 31) - 1).astype(np.int32)
+
+
+def select(x: Array, y: Array, chosen: Array) -> Array:
+    """Take the first number where the third is not negative, ``slct``."""
+    return np.where(chosen >= 0, x, y)
+
+
+def find_shift(x: Array) -> Array:
+    """Return by how much to shift the highest bit to the top, ``bfind.shiftamt``; all bits set where there is none."""
+    place = find_highest(x)
+    return np.where(place == np.uint32(0xFFFFFFFF), place, np.uint32(8 * x.dtype.itemsize - 1) - place)
+
+
 def combine(x: Array, y: Array, z: Array, table: Array) -> Array:
     """Apply a table of truth to three registers, ``lop3.b32``."""
     rows = int(table.flat[0])
@@ -184,6 +220,7 @@ PLAIN: Mapping[str, Callable[..., Array]] = {
     "not": np.invert,
     "neg": np.negative,
     "abs": np.abs,
+    "cnot": lambda x: (x == 0).astype(x.dtype),
     "sad": lambda x, y, z: z + np.where(x > y, x - y, y - x),
     "brev": reverse_bits,
 }

@@ -90,14 +90,16 @@ def make_writer(operand: Operand, step: Step) -> Callable[[State, Array, Mask], 
         return lambda _state, _values, _mask: None
     number = take_number(operand, step)
     assert isinstance(operand, Register)
-    if operand.size == 1:
-        return lambda state, values, mask: state.put(number, values, mask)
+    if operand.size == 1:  # a predicate, or 8 bits
+        return lambda state, values, mask: state.put(number, values if values.itemsize == 1 else resize(values, UNSIGNED[1]), mask)
     dtype = UNSIGNED[operand.size]
     return lambda state, values, mask: state.put(number, resize(values, dtype), mask)
 
 
 def make_pure(step: Step, plan: Plan, kinds: list[str], function: Callable[..., Array]) -> Run:
     """Return what computes values of threads from their own values."""
+    if len(step.operands) != 1 + len(kinds):
+        raise NotEmulatedError(f"{step.opcode} with {len(step.operands)} operands")
     write = make_writer(step.operands[0], step)
     getters = [getter(operand, kind, plan.special) for operand, kind in zip(step.operands[1:], kinds, strict=True)]
     if len(getters) == 1:

@@ -27,7 +27,8 @@ KINDS: dict[str, np.dtype[Any]] = {
     "f64": np.dtype(np.float64),
     "tf32": np.dtype(np.uint32),
     **dict.fromkeys(("f16x2", "bf16x2"), np.dtype(np.uint32)),
-    **dict.fromkeys(("e4m3x2", "e5m2x2"), np.dtype(np.uint16)),
+    **dict.fromkeys(("e4m3x2", "e5m2x2", "ue8m0x2"), np.dtype(np.uint16)),
+    "e2m1x2": np.dtype(np.uint8),
 }
 PAIRS: dict[str, np.dtype[Any]] = {"f16x2": np.dtype(np.float16), "bf16x2": BF16}
 

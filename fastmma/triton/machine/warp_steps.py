@@ -32,6 +32,9 @@ def make_warp_step(step: Step, plan: Plan, parts: list[str]) -> tuple[Run, str] 
     if name == "redux" and parts[-1] in ("s32", "u32", "b32"):
         write, get = make_writer(step.operands[0], step), getter(step.operands[1], parts[-1], special)
         return lambda state, mask: write(state, warps.reduce(state, parts[2], get(state.registers)), mask), EXACT
+    if step.opcode == "movmatrix.sync.aligned.m8n8.trans.b16":
+        write, get = make_writer(step.operands[0], step), getter(step.operands[1], "b32", special)
+        return lambda state, mask: write(state, warps.transpose(state, step.opcode, get(state.registers)), mask), EXACT
     if name == "vote":
         write, get = make_writer(step.operands[0], step), getter(step.operands[1], "pred", special)
         return lambda state, mask: write(state, warps.vote(state, parts[2], get(state.registers), state.active(mask)), mask), EXACT

@@ -114,6 +114,11 @@ def store_matrices(state: State, addresses: Array, values: list[Array], *, trans
         state.shared.view(np.uint32)[blocks, rows[..., lanes // 4] // 4 + lanes % 4] = held
 
 
+def transpose(state: State, opcode: str, values: Array) -> Array:
+    """Transpose an 8 x 8 matrix of 16-bit elements across the registers of each warp, ``movmatrix``."""
+    return fastmma.warp.movmatrix(opcode, by_warp(state, values)).reshape(state.blocks, state.threads)
+
+
 def _by_lane(state: State, registers: list[Array], lanes: int) -> Array:
     """Put registers together as (groups, lanes, registers)."""
     full = np.empty((state.blocks, state.threads, len(registers)), registers[0].dtype)

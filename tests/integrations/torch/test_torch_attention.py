@@ -168,9 +168,29 @@ def test_kernels_that_operators_call_are_computed_too() -> None:
         assert all(torch.equal(each, other.transpose(1, 2)) for each, other in zip(wanted[:3], found[:3], strict=True))
         assert torch.equal(wanted[3], found[3])
         gpu.report.assert_all_emulated()
-        lengths = torch.tensor([0, 40, 80])
-        with pytest.raises(fastmma.NotEmulatedError, match="not known"):
-            aten._flash_attention_forward(*(each.flatten(0, 1) for each in rows[1:]), lengths, lengths, 40, 40, *whole, False)
+        laid = [each.flatten(0, 1) for each in rows]
+        starts = torch.tensor([0, 40, 80], dtype=torch.int32)
+        few, few_logs, *drawn = aten._flash_attention_forward(*laid[1:], starts, starts, 40, 40, *whole, False)
+        assert torch.equal(few, flash[0].transpose(1, 2).flatten(0, 1))
+        wanted = aten._scaled_dot_product_flash_attention_backward(grad, q, k, v, *flash[:2], None, None, 40, 40, *whole, *flash[6:8])
+        found = aten._flash_attention_backward(*laid, few, few_logs, starts, starts, 40, 40, *whole, *drawn[:2])
+        assert all(torch.equal(each.transpose(1, 2).flatten(0, 1), other) for each, other in zip(wanted, found, strict=True))
+        gpu.report.assert_all_emulated()
+        for refused in ((starts, starts, 40, 40, 0.5, True), (starts.long(), starts, 40, 40, *whole)):
+            with pytest.raises(fastmma.NotEmulatedError, match="not known"):
+                aten._flash_attention_forward(*laid[1:], *refused, False)
+
+
+def test_sequences_of_several_lengths() -> None:
+    """By torch's function of it, with gradients."""
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+    q, k, v = (halves(90, 4, 64, seed=seed).requires_grad_() for seed in range(3))
+    starts = torch.tensor([0, 30, 31, 90], dtype=torch.int32)
+    with ft.emulate("H200") as gpu:
+        out = varlen.varlen_attn(q, k, v, starts, starts, 59, 59, window_size=(20, 0))
+        found = torch.autograd.grad(out, (q, k, v), out.detach())
+    gpu.report.assert_all_emulated()
+    assert all(each.isfinite().all() for each in found)
 
 
 def test_layers_of_torch_take_it() -> None:

@@ -39,6 +39,14 @@ def test_products_of_one_k_keep_the_sign_of_zero() -> None:
     assert torch.signbit(found).tolist() == [[[True, False]], [[True, True]]]
 
 
+@pytest.mark.parametrize("shape", [(17, 12, 34), (3, 20, 5, 40), (1, 20, 1, 40)], ids=str)
+def test_sums_that_underflow_are_positive_zeros(shape: tuple[int, ...]) -> None:
+    *first, k, n = shape
+    with ft.emulate("H200", fp32="ieee"):
+        found = torch.full((*first, k), 1e-30) @ torch.full((*first[:-1], k, n), -1e-30)
+    assert not torch.signbit(found).any()
+
+
 @pytest.mark.parametrize(
     ("given", "status"),
     [

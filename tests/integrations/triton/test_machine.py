@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
@@ -71,6 +72,13 @@ BODIES: dict[str, tuple[str, Callable[..., int]]] = {
         lambda a, b, *_: b * ((a & 7) + 1),
     ),
     "scope": ("{ .reg .b32 t; xor.b32 t, %r2, %r3; not.b32 %r9, t; }", lambda a, b, *_: ~(a ^ b)),
+    "bfind.shiftamt": ("bfind.shiftamt.u32 %r9, %r2;", lambda a, *_: 32 - a.bit_length()),
+    "prmt.b4e": (
+        "prmt.b32.b4e %r9, %r2, %r3, 1;",
+        lambda a, b, *_: sum(((b << 32 | a) >> 8 * byte & 255) << 8 * index for index, byte in enumerate((1, 0, 7, 6))),
+    ),
+    "add.sat": ("add.sat.s32 %r9, %r2, %r3;", lambda a, b, *_: max(-(1 << 31), min((1 << 31) - 1, signed(a) + signed(b)))),
+    "slct": ("slct.b32.s32 %r9, %r2, %r3, %r4;", lambda a, b, c, _: b if c >> 31 else a),
     "bytes": ("dp4a.u32.u32 %r9, %r2, %r3, %r4;", lambda a, b, c, _: c + sum((a >> i & 255) * (b >> i & 255) for i in (0, 8, 16, 24))),
 }
 
@@ -93,17 +101,87 @@ def test_instructions(name: str) -> None:
 
 @pytest.mark.parametrize(("fmt", "opcode"), [(np.float16, "ex2.approx.f16x2"), (ml_dtypes.bfloat16, "ex2.approx.ftz.bf16x2")])
 def test_exponentials_of_pairs(fmt: Any, opcode: str) -> None:
-    machine = Machine(FRAME.replace("BODY", f"{opcode} %r9, %r2;"), 0, "sm_90a")
     given = RNG.integers(0, 1 << 32, (32, 4), dtype=np.uint64).astype(U32)
-    out = np.zeros(32, U32)
-    machine.run((1, 1, 1), b"".join(address.to_bytes(8, "little") for address in (given.ctypes.data, out.ctypes.data)))
+    out = executed(f"{opcode} %r9, %r2;", given)
     halves = np.ascontiguousarray(given[:, 0]).view(fmt)
     assert out.view(np.uint16).tolist() == special.ex2_of_halves(halves).view(np.uint16).tolist()
 
 
-def test_what_nothing_executes_is_named() -> None:
-    with pytest.raises(fastmma.NotEmulatedError, match=r"tanh\.approx\.f32"):
-        Machine(FRAME.replace("BODY", "tanh.approx.f32 %r9, %r2;"), 0, "sm_90a")
+def executed(body: str, given: Any) -> Any:
+    """What a body makes of the four words of each of 32 threads."""
+    machine = Machine(FRAME.replace("BODY", body), 0, "sm_90a")
+    given, out = np.ascontiguousarray(given), np.zeros(32, U32)
+    machine.run((1, 1, 1), b"".join(address.to_bytes(8, "little") for address in (given.ctypes.data, out.ctypes.data)))
+    return out
+
+
+def drawn(spread: int) -> Any:
+    """Numbers of f32 of many magnitudes, in rows of four."""
+    return (RNG.standard_normal((32, 4)) * np.exp2(RNG.integers(-spread, spread, (32, 4)))).astype("f4")
+
+
+DIRECTED: dict[str, tuple[str, Callable[..., Fraction]]] = {
+    "add": ("%r2, %r3", lambda a, b, *_: a + b),
+    "sub": ("%r2, %r3", lambda a, b, *_: a - b),
+    "mul": ("%r2, %r3", lambda a, b, *_: a * b),
+    "fma": ("%r2, %r3, %r4", lambda a, b, c, _: a * b + c),
+    "div": ("%r2, %r3", lambda a, b, *_: a / b),
+    "rcp": ("%r2", lambda a, *_: 1 / a),
+}
+
+
+@pytest.mark.parametrize("name", DIRECTED)
+@pytest.mark.parametrize("direction", ["rz", "rm", "rp"])
+def test_directed_rounding(name: str, direction: str) -> None:
+    operands, formula = DIRECTED[name]
+    for spread in (2, 40, 62):  # results below the normal numbers, too
+        given = drawn(spread)
+        found = executed(f"{name}.{direction}.f32 %r9, {operands};", given.view(U32)).view("f4")
+        for row, result in zip(given, found, strict=True):
+            exact = formula(*(Fraction(float(value)) for value in row))
+            up = {"rz": exact < 0, "rm": False, "rp": True}[direction]
+            near = np.nextafter(result, np.float32(-np.inf if up else np.inf))
+            assert (
+                (Fraction(float(near)) < exact <= Fraction(float(result)))
+                if up
+                else (Fraction(float(result)) <= exact < Fraction(float(near)))
+            )
+
+
+def test_conversions_in_a_direction() -> None:
+    given = drawn(12)
+    whole = RNG.integers(-(1 << 31), 1 << 31, (32, 4)).astype(np.int32)
+    for direction, towards in (("rm", -np.inf), ("rp", np.inf)):
+        found = executed(f"cvt.{direction}.f16.f32 %rs1, %r2; cvt.u32.u16 %r9, %rs1;", given.view(U32)).astype(np.uint16).view(np.float16)
+        beyond = np.nextafter(found, np.float16(-towards)).astype("f4")
+        assert (found >= given[:, 0]).all() if direction == "rp" else (found <= given[:, 0]).all()
+        assert (beyond < given[:, 0]).all() if direction == "rp" else (beyond > given[:, 0]).all()
+        of_integers = executed(f"cvt.{direction}.f32.s32 %r9, %r2;", whole.view(U32)).view("f4").astype("f8")
+        assert (of_integers >= whole[:, 0]).all() if direction == "rp" else (of_integers <= whole[:, 0]).all()
+        assert (np.abs(of_integers - whole[:, 0]) < 256).all()
+
+
+def test_narrow_conversions_of_blackwell() -> None:
+    given = np.abs(drawn(4))
+    pair = executed("cvt.rp.satfinite.ue8m0x2.f32 %rs1, %r2, %r3; cvt.u32.u16 %r9, %rs1;", given.view(U32))
+    exponents = np.ceil(np.log2(given[:, :2].astype("f8"))).astype(int) + 127
+    assert (pair == exponents[:, 0] << 8 | exponents[:, 1]).all()
+    body = "{ .reg .b8 t; cvt.rn.satfinite.e2m1x2.f32 t, %r2, %r3; mov.b32 %r9, {t, t, t, t}; }"
+    codes = given[:, :2].astype(ml_dtypes.float4_e2m1fn).view(np.uint8)
+    assert (executed(body, given.view(U32)) & 255 == codes[:, 0].astype(U32) << 4 | codes[:, 1]).all()
+
+
+def test_tangents_are_the_special_function_units() -> None:
+    given = drawn(3)
+    assert executed("tanh.approx.f32 %r9, %r2;", given.view(U32)).view("f4") == pytest.approx(np.tanh(given[:, 0]), rel=2.0**-10)
+
+
+@pytest.mark.parametrize(
+    "opcode", ["fma.rn.relu.f16", "min.xorsign.abs.f32", "cvt.rn.relu.f16.f32", "cvt.pack.sat.s16.s32", "vadd4.u32.u32.u32"]
+)
+def test_what_nothing_executes_is_named(opcode: str) -> None:
+    with pytest.raises(fastmma.NotEmulatedError, match=opcode.split(".")[0]):
+        Machine(FRAME.replace("BODY", f"{opcode} %r9, %r2, %r3, %r4;"), 0, "sm_90a")
     assert integers.divide(np.int32([-7, 7]), np.int32([2, 0])).tolist() == [-3, -1]
 
 
