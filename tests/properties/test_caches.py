@@ -32,7 +32,7 @@ REVIEWED = {
     "explanation/recorder.py: self.steps": "of one element that is explained",
     "host/calls.py: of_call.found": "of one call",
     "host/latches.py: _spare": "as many as there were helpers of calls at the same time",
-    "host/forks.py: _locks": "two, of Numba and of LLVM",
+    "host/forks.py: _locks": "three, of Numba, of LLVM and of the kernels",
     "host/forks.py: _forking": "threads that fork at the moment",
     "host/kept_memory.py: _kept": "of one result: its maxlen is 1",
     "host/threads.py: self.used": "of one call",

@@ -105,7 +105,7 @@ _SCALARS = {each.name: each for each in (int8, int16, int32, int64, uint8, uint1
 _record_of = lru_cache(4096)(Record)
 
 
-class Constants(metaclass=ABCMeta):
+class Constants(metaclass=ABCMeta):  # noqa: B024 - records are registered as subclasses
     """The class of all frozen records that kernels take."""
 
 

@@ -19,6 +19,7 @@ from fastmma.host.errors import BackendError
 from fastmma.host.forks import hold_across_forks
 from fastmma.host.versions import check_version, warn_of_version
 from fastmma.kernels.llvm import settings
+from fastmma.kernels.llvm.locks import LOCK
 
 try:
     from numba.core.cgutils import (
@@ -102,7 +103,7 @@ def _has(name: str) -> bool:
 # --- the lock of compilers ---
 
 COMPILER_LOCK: Any = resolve_name("numba.core.compiler_lock:global_compiler_lock") if _has("lock") else RLock()
-hold_across_forks(COMPILER_LOCK)  # a child could never take it if another thread of its parent had it
+hold_across_forks(COMPILER_LOCK, around=LOCK)  # a child could never take it if another thread of its parent had it
 
 
 # --- what kernels are compiled for ---

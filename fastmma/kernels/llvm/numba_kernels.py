@@ -37,7 +37,7 @@ _PART = _OPTIONS | {"no_cpython_wrapper": True} | PART_OPTIONS
 
 def _optimized(compile_for: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
     """Compile at a level of our own; other kernels of the process keep theirs."""
-    with LOCK, COMPILER_LOCK, uncollected():
+    with COMPILER_LOCK, LOCK, uncollected():
         level = config.OPT
         config.OPT = type(level)(min(level, _OPTIMIZATION))
         try:
