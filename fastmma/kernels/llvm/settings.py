@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from pathlib import Path
 
 from fastmma.host.environment import variable
@@ -50,11 +51,13 @@ def cache_folder() -> str:
     return variable("NUMBA_CACHE_DIR") or ""
 
 
-_CACHES = {"nt": ("LOCALAPPDATA", "~/AppData/Local", "numba/Cache"), "posix": ("XDG_CACHE_HOME", "~/.cache", "numba")}
+# of the user's cache, by platform: the variable that names it, where it is else, and the folder in it
+_CACHES = {"darwin": ("", "~/Library/Caches", "numba"), "win32": ("LOCALAPPDATA", "~/AppData/Local", "numba/Cache")}
+_CACHE = ("XDG_CACHE_HOME", "~/.cache", "numba")
 
 
 def user_cache() -> Path | None:
     """Return the user's own folder of Numba's compiled code; a user without a home has none."""
-    names = ("", "~/Library/Caches", "numba") if platform.system() == "Darwin" else _CACHES[os.name]
-    root = os.environ.get(names[0]) or os.path.expanduser(names[1])
-    return Path(root, names[2]) if Path(root).is_absolute() else None
+    name, place, folder = _CACHES.get(sys.platform, _CACHE)
+    root = os.environ.get(name) or os.path.expanduser(place)
+    return Path(root, folder) if Path(root).is_absolute() else None
