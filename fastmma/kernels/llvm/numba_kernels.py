@@ -59,9 +59,15 @@ def _type_of_part(part: Part, _context: Any) -> Any:
 
 def dispatcher_of(kernel: Part) -> Any:
     """Make Numba's object for a kernel."""
-    dispatcher = njit(**_OPTIONS)(kernel.function)
+    return call_uninterrupted(_dispatcher_of, kernel)
+
+
+def _dispatcher_of(kernel: Part) -> Any:
+    with COMPILER_LOCK, LOCK:  # Numba's own lock of what it compiles for is not held across forks
+        dispatcher = njit(**_OPTIONS)(kernel.function)
+        cache = DiskCache(kernel.function)
     # interrupted, a compilation would leave Numba's registries unusable
-    add_hooks(dispatcher, DiskCache(kernel.function), _compile_apart, lambda compile_for: partial(_optimized, compile_for), compiling())
+    add_hooks(dispatcher, cache, _compile_apart, lambda compile_for: partial(_optimized, compile_for), compiling())
     return dispatcher
 
 
