@@ -156,14 +156,14 @@ MUTANTS = (
     Mutant("kernels/sums/epilogue.py", "(bits + 0x7FFF + ((bits >> 16) & 1))", "(bits + 0x8000)", ("tests/kernels/test_epilogue.py",)),
     Mutant(
         "kernels/fused/window_lanes.py",
-        "bitcast(bitcast(start, np.int64) + negative, np.float64)",
-        "bitcast(bitcast(start, np.int64) + (negative >> negative), np.float64)",
+        "words + convert(ones(signs), np.int16)",
+        "words + convert(ones(signs & signs << splat(np.uint8(1), PANEL)), np.int16)",
         ("tests/kernels/test_matrix_cores.py",),
     ),
     Mutant(
         "kernels/fused/window_lanes.py",
-        "np.packbits((values < 0).reshape",
-        "np.packbits((values < -1).reshape",
+        "cut = fma_down(scale, splat(_CUT, LANES), total)",
+        "cut = fma(scale, splat(_CUT, LANES), total)",
         ("tests/kernels/test_matrix_cores.py",),
     ),
     Mutant(

@@ -13,7 +13,7 @@ from fastmma.agreement.reasons import alike, unlike
 from fastmma.agreement.run import Operands, compute, scaled_array
 from fastmma.agreement.search import Pair, differ, search, small
 from fastmma.agreement.simplify import simplify
-from fastmma.agreement.verdict import ALL_INPUTS, Verdict, Witness
+from fastmma.agreement.verdict import Verdict, Witness
 from fastmma.backends.plan import Plan
 from fastmma.isa.codes import all_codes, from_codes
 from fastmma.isa.formats import FORMATS
@@ -37,7 +37,7 @@ def decide(plans: tuple[Plan, Plan], cells: tuple[Cell, Cell], problem: Problem,
     depth = cells[0].depth
     forms = [normal_form(plan, cell, problem) for plan, cell in zip(plans, cells, strict=True)]
     if forms[0] == forms[1] and reading(p) == reading(q):
-        return Verdict(True, alike(p, q, problem, forms[0], depth), ALL_INPUTS, k=depth)
+        return Verdict(True, alike(p, q, problem, forms[0], depth), problem.every_input, k=depth)
     stored = depth if not problem.sparse else len(_stored_places(problem, depth))
     slow = any(is_slow(plan) for plan in plans)
     pair = Pair(p, q, problem, (forms[0], forms[1]), stored, slow, depth if problem.sparse else 0)
@@ -45,7 +45,7 @@ def decide(plans: tuple[Plan, Plan], cells: tuple[Cell, Cell], problem: Problem,
     if operands is None and (every := all_rows(problem, depth, _FEW_CODES if slow else _MOST_CODES)) is not None:
         differing = compute(p, problem, every) != compute(q, problem, every)
         if not differing.any():
-            return Verdict(True, f"all {differing.size:,} inputs of K = {depth} were computed by both plans", ALL_INPUTS, k=depth)
+            return Verdict(True, f"all {differing.size:,} inputs of K = {depth} were computed by both plans", problem.every_input, k=depth)
         operands = small(pair, every.element(*(int(each) for each in np.argwhere(differing)[0])))
     if operands is None:
         operands, done = search(pair, budget // 32 if slow else budget, 1)

@@ -22,9 +22,9 @@ from fastmma.agreement.same_bits import same_bits
 from fastmma.agreement.search import Pair, hints_of
 from fastmma.agreement.verdict import Verdict
 from fastmma.backends.resolve import resolved_target
-from fastmma.host.arrays import integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import integer
 from fastmma.isa.gpus import TargetName
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.library_gpu import library_gpu

@@ -50,6 +50,12 @@ class Problem:
     start: str = ""
     shape: tuple[int, int, int] | None = None
 
+    @property
+    def every_input(self) -> str:
+        """Name all inputs: those that are no numbers too, where the formats of operands have any."""
+        plain = all(FORMATS[name].specials == "none" for name in (self.a, self.b, self.start) if name) and not (self.scales or self.takes)
+        return "all inputs" if plain else "all inputs, NaN and infinities too"
+
 
 def of_each(plan: Plan) -> Plan:
     """Return what every rank does, where several share k."""
@@ -112,7 +118,8 @@ def inputs_of(plan: Plan, problem: Problem, *, unbounded: bool = False) -> Input
     plan = of_each(plan)
     ins = plan.operation.instruction
     if ins.formats.a.kind != "float":
-        return Inputs(None)
+        one, other = (max(abs(int(fmt.min)), int(fmt.max)) for fmt in ins.formats[:2])
+        return Inputs(None, unbounded=unbounded, most=one * other)
     wide = FORMATS.get(plan.operation.arithmetic.widened)
     own = FORMATS[problem.a], FORMATS[problem.b]
     read = [ins_fmt if ins_fmt.name == "tf32" else fmt for fmt, ins_fmt in zip(own, ins.formats[:2], strict=True)]

@@ -15,6 +15,7 @@ from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_plan import LibraryPlan
 from fastmma.products.order import Order, left_out_text, order_text, split
 from fastmma.products.plan import AccumulationPlan
+from fastmma.products.steps import texts
 
 
 def _in_steps(plan: Plan) -> Arithmetic | None:
@@ -78,14 +79,23 @@ def _ends(plan: Plan) -> str:
     epilogue = getattr(plan, "epilogue", ())
     scaled = getattr(plan, "scaled", "")
     where = f"scales in the {plan.scales}" if isinstance(plan, AccumulationPlan) else f"alpha times {scaled}" if scaled else ""
-    return "; ".join(["epilogue", *epilogue, where] if where else ["epilogue", *epilogue])
+    taken = [*([where] if where else []), *texts(epilogue, getattr(plan, "out", ""))]
+    return f"epilogue: {', '.join(taken)}" if taken else "no epilogue"
+
+
+def _saturation(plan: Plan) -> str:
+    ins = plan.operation.instruction
+    if not METHODS[plan.operation.arithmetic.method].exact or ins.bit_op:
+        return ""
+    return "sums that saturate" if ins.satfinite else "sums modulo 2^32"
 
 
 # what plans may differ in, the most telling first, with the number of a step's rule that shows it
 _FACTS: tuple[tuple[Callable[[Plan], str], str], ...] = (
-    (reading, ""),
+    (lambda plan: reading(plan) or "all bits of f32", ""),
     (lambda plan: plan.operation.arithmetic.method, ""),
     (lambda plan: plan.operation.instruction.bit_op, ""),
+    (_saturation, ""),
     (order_of, ""),
     (_promotion, ""),
     (_step, ""),
@@ -94,17 +104,16 @@ _FACTS: tuple[tuple[Callable[[Plan], str], str], ...] = (
     (_says("keep_bits", "keep {}"), "keep_bits"),
     (_says("rounding", "sums rounded {}"), "rounding"),
     (_says("emax_floor", "emax >= {}", usual=NO_FLOOR, without="no floor of emax"), "emax_floor"),
-    (_says("split", "lowered in halves of {}", usual=0), ""),
-    (_says("group", "groups of {}", usual=1), "group"),
-    (_says("interleave", "steps in turns of {} k", usual=0), ""),
-    (_says("widened", "elements widened to {}", usual=""), "widened"),
-    (_says("native_c", "c by its own exponent", usual=False), "native_c"),
+    (_says("split", "lowered in halves of {}", usual=0, without="not lowered"), ""),
+    (_says("group", "groups of {}", usual=1, without="products alone"), "group"),
+    (_says("interleave", "steps in turns of {} k", usual=0, without="steps of neighbours"), ""),
+    (_says("widened", "elements widened to {}", usual="", without="elements of their own format"), "widened"),
+    (_says("native_c", "c by its own exponent", usual=False, without="c by the exponent of sums"), "native_c"),
     (_says("c_joins", "c joins the {}"), ""),
-    (_says("negative_zero", "negative sums are rounded to -0", usual=False), "negative_zero"),
+    (_says("negative_zero", "negative sums are rounded to -0", usual=False, without="to +0"), "negative_zero"),
     (_says("join_bits", "c joins at {} bits", usual=0), ""),
-    (_says("flush_inputs", "subnormal inputs are 0", usual=False), ""),
-    (_says("flush_results", "subnormal results are 0", usual=False), ""),
-    (_says("negative_zero", "negative sums round to -0", usual=False), ""),
+    (_says("flush_inputs", "subnormal inputs are 0", usual=False, without="subnormal inputs are kept"), ""),
+    (_says("flush_results", "subnormal results are 0", usual=False, without="subnormal results are kept"), ""),
     (_first_tile, ""),
     (_ends, ""),
 )
@@ -116,8 +125,8 @@ def differences(p: Plan, q: Plan, shown: Collection[StepRule] | None = None, k: 
     for fact, number in _FACTS:
         one, other = (order_of(plan, k) if fact is order_of else fact(of_each(plan)) for plan in (p, q))
         hidden = shown is not None and number and len({getattr(rule, number) for rule in shown}) < 2
-        if one != other and not hidden:
-            found.append(f"{one or 'not'} against {other or 'not'}")
+        if one != other and one and other and not hidden:
+            found.append(f"{one} against {other}")
     return found
 
 
@@ -132,8 +141,8 @@ def alike(p: Plan, q: Plan, problem: Problem, form: Node, k: int | None) -> str:
     about = "any K" if k is None else f"K = {k}"
     value = form.value if isinstance(form, Ended) else form
     if isinstance(value, Exact):
-        return f"no sum of {problem.a} and {problem.b} products loses a bit at {about}, so that {' and '.join(others)} cannot show"
-    return f"{', '.join(others)} cannot show for {problem.a} x {problem.b} at {about}"
+        return f"no sum of {problem.a} x {problem.b} products loses a bit at {about}, so that {' and '.join(others)} cannot show"
+    return f"{' and '.join(others)} cannot show for {problem.a} x {problem.b} products at {about}"
 
 
 def unlike(p: Plan, q: Plan, forms: tuple[Node, ...] = (), k: int | None = None) -> str:

@@ -6,23 +6,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import lcm
 
-import numpy as np
-
 from fastmma.agreement.build import Cell, form_of
 from fastmma.agreement.decide import decide, is_slow
 from fastmma.agreement.form import Node
+from fastmma.agreement.placed import placed
 from fastmma.agreement.problem import Problem, check_same, inputs_of, problem_of, reading
 from fastmma.agreement.ranks import RanksPlan
 from fastmma.agreement.reasons import alike, assumed, unlike
 from fastmma.agreement.run import of_cuts
 from fastmma.agreement.simplify import simplify
-from fastmma.agreement.verdict import ALL_INPUTS, Verdict, Witness
+from fastmma.agreement.verdict import Verdict
 from fastmma.backends.plan import Plan
 from fastmma.execution.plan import MmaPlan
-from fastmma.host.arrays import flag, integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import flag, integer
 from fastmma.isa.sparsity import PATTERNS
+from fastmma.numerics.methods import METHODS
+from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_plan import LibraryPlan
 from fastmma.products.order import Order, StreamK
@@ -114,7 +115,8 @@ def _bare(plan: Plan) -> Plan:
 
 
 def _written(found: Verdict) -> str:
-    said = {True: "they have the same bits", False: "they differ", None: "it is not decided"}[found.equal]
+    same = f"they have the same bits{found.scope and f' for {found.scope}'}"
+    said = {True: same, False: "they differ", None: "it is not decided"}[found.equal]
     return f"{said}: {found.reason}"
 
 
@@ -143,14 +145,14 @@ def _for_every_k(p: Plan, q: Plan, problem: Problem, starts: bool, budget: int) 
     if any(isinstance(getattr(plan, "split_k", 1), StreamK) for plan in (p, q)):
         raise OperandError("same_bits: stream-K depends on the shape of the product: give m, n and k")
     unit = _period(p, q)
-    if _cuts_alike(p, q) and reading(p) == reading(q):
+    if (_cuts_alike(p, q) or (_adds_in_any_order(p) and _adds_in_any_order(q))) and reading(p) == reading(q):
         # whole periods, and such that one, the other or both instructions are filled with zeros at the end
         depths = [
             2 * unit + more for more in (0, 1, p.operation.instruction.k, q.operation.instruction.k) if not problem.sparse or not more
         ]
         forms = [_open_forms(p, q, problem, depth, starts) for depth in depths]
         if all(one == other for one, other in forms):
-            return Verdict(True, alike(p, q, problem, forms[0][0], None), ALL_INPUTS)
+            return Verdict(True, alike(p, q, problem, forms[0][0], None), problem.every_input)
     chunk = PATTERNS[problem.sparse.split()[0]].chunk if problem.sparse else 1
     proved, others = list[int](), list[int]()
     for depth in _depths(p, q, unit, problem):
@@ -159,9 +161,9 @@ def _for_every_k(p: Plan, q: Plan, problem: Problem, starts: bool, budget: int) 
             if found.equal is False:
                 return found
             (proved if found.equal else others).append(depth)
-    where = ", ".join(map(str, proved)) or "none"
-    said = f"{unlike(p, q)}; equal by proof for K = {where}, and no difference was found for {', '.join(map(str, others)) or 'others'}"
-    return Verdict(None, f"{said}; give k")
+    said = [(proved, "equal by proof for K = "), (others, "no difference was found for K = ")]
+    tried = [text + ", ".join(map(str, depths)) for depths, text in said if depths]
+    return Verdict(None, f"{unlike(p, q)}; {'; '.join(tried)}; for one K, give k")
 
 
 def _open_forms(p: Plan, q: Plan, problem: Problem, depth: int, starts: bool) -> tuple[Node, Node]:
@@ -185,6 +187,12 @@ def _cuts_alike(p: Plan, q: Plan) -> bool:
     return alone or (one == other and getattr(p, "in_place", False) == getattr(q, "in_place", False))
 
 
+def _adds_in_any_order(plan: Plan) -> bool:
+    """Tell whether the order of k, and how it is cut, cannot show: sums of integers modulo 2**32."""
+    exact = METHODS[plan.operation.arithmetic.method].exact and not plan.operation.instruction.satfinite
+    return exact and isinstance(plan, GemmPlan) and not plan.in_place and not plan.leaves_out
+
+
 def _period(p: Plan, q: Plan) -> int:
     """Return after how many k the steps of both plans begin anew together."""
     found = [plan.operation.instruction.k for plan in (p, q)]
@@ -198,7 +206,9 @@ def _depths(p: Plan, q: Plan, unit: int, problem: Problem) -> Iterator[int]:
     parts = [each for each in (getattr(plan, "split_k", 1) for plan in (p, q)) if isinstance(each, int)]
     units = [getattr(plan, "unit", 0) or getattr(plan, "split_unit", 0) or unit for plan in (p, q)]
     least = min(plan.operation.instruction.k for plan in (p, q))
-    tried = [least, unit, 2 * unit, max(parts, default=1) * max(units), 2 * max(parts, default=1) * max(units) + 8, 4096]
+    whole = max(parts, default=1) * max(units)
+    chunk = PATTERNS[problem.sparse.split()[0]].chunk if problem.sparse else 1
+    tried = [least, unit, 2 * unit, whole, whole + chunk, 2 * whole + 8, 4096]
     yield from dict.fromkeys(sorted(each for each in tried if each <= 1 << 16))
     term = inputs_of(p, problem).term
     most = None if term is None else term.most
@@ -226,11 +236,8 @@ def _placed(found: Verdict, at: tuple[int, int], extents: tuple[int | None, int 
     """Put a witness of one element at its place in a product of these extents, where the place decides."""
     if not streamed or found.witness is None:
         return found
-    rows, columns = extents[0] or 1, extents[1] or 1
-    a = np.zeros((rows, found.witness.a.shape[1]), found.witness.a.dtype)
-    b = np.zeros((len(found.witness.b), columns), found.witness.b.dtype)
-    a[at[0]], b[:, at[1]] = found.witness.a[0], found.witness.b[:, 0]
-    return Verdict(**dict(found.__dict__, witness=Witness(a, b), at=at))
+    witness, others = placed(found.witness, found.others, at, (extents[0] or 1, extents[1] or 1))
+    return Verdict(**dict(found.__dict__, witness=witness, others=others, at=at))
 
 
 def _cells(

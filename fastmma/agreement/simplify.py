@@ -24,12 +24,15 @@ class Inputs(NamedTuple):
         Of the same by the exponents of its own format.
     unbounded : bool
         Whether k may be of any length, so that sums are as large as their format allows.
+    most : int
+        The largest magnitude of a product of integers.
     """
 
     term: Span | None
     c: Span | None = None
     native_c: Span | None = None
     unbounded: bool = False
+    most: int = 0
 
 
 class Simple(NamedTuple):
@@ -150,6 +153,8 @@ def _added(first: Span | None, second: Span, count: int = 1) -> Span:
 def _sum(node: Sum, inputs: Inputs) -> Simple:
     """Sums from the first value on: without zeros, and with one exact sum in place of values that add up exactly."""
     fmt = FORMATS[node.fmt]
+    if fmt.kind != "float":
+        return _sum_of_integers(node, inputs)
     total, kept = _opened(_simple(node.parts[0], inputs), node.fmt)
     for part in node.parts[1:]:
         value = _simple(part, inputs)
@@ -171,6 +176,15 @@ def _sum(node: Sum, inputs: Inputs) -> Simple:
     if _first_place(second) < _first_place(first):  # two values add up in either order
         first, second = second, first
     return total._replace(node=Sum(node.fmt, (first, second, *others)))
+
+
+def _sum_of_integers(node: Sum, inputs: Inputs) -> Simple:
+    """Sums modulo 2**32 are one, where none is saturated."""
+    first, *others = (_simple(part, inputs).node for part in node.parts)
+    plain = [part for part in (first, *others) if isinstance(part, Integers) and not part.saturated]
+    if len(plain) <= len(others) or any(part.before != _ZERO for part in plain[1:]):
+        return Simple(replace(node, parts=(first, *others)), None)
+    return Simple(replace(plain[0], places=tuple(sorted(place for part in plain for place in part.places))), None)
 
 
 def _opened(value: Simple, fmt: str) -> tuple[Simple, list[Node]]:
@@ -218,7 +232,8 @@ def _rounded(node: Rounded, inputs: Inputs) -> Simple:
 
 def _integers(node: Integers, inputs: Inputs) -> Simple:
     value = _simple(node.before, inputs)
-    return Simple(replace(node, places=tuple(sorted(node.places)), before=value.node), None)
+    reaches = inputs.unbounded or value.node != _ZERO or len(node.places) * inputs.most > FORMATS["s32"].max
+    return Simple(replace(node, places=tuple(sorted(node.places)), before=value.node, saturated=node.saturated if reaches else ()), None)
 
 
 def _promoted(node: Promoted, inputs: Inputs) -> Simple:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-ALL_INPUTS = "all inputs, NaN and infinities too"
 _SHOWN = 16  # products of a witness that are printed
 _SHOWN_OTHERS = ("c", "alpha", "beta", "bias")
 
@@ -64,11 +63,11 @@ class Verdict:
 
     def __str__(self) -> str:
         said = {True: "the same bits", False: "other bits", None: "not decided"}[self.equal]
-        about = f" for {self.scope}" if self.scope else ""
+        about = f" for {self.scope}" if self.scope and self.equal else ""
         lines = [f"{said}{about}{'' if self.k is None else f', K = {self.k}'}: {self.reason}"]
         if self.witness is not None and self.at is not None and self.results is not None:
-            lines += [f"  {text}" for text in _shown(self.witness, self.at)]
-            lines += [f"  {name} = {_number(_of(value, self.at))}" for name, value in self.others.items() if name in _SHOWN_OTHERS]
+            lines += [f"  {text}" for text in _shown(self.witness, self.at, self.others)]
+            lines += [f"  {name} = {_plain(_of(value, self.at))}" for name, value in self.others.items() if name in _SHOWN_OTHERS]
             lines += [f"  {name}: d{list(self.at)} = {_number(value)}" for name, value in zip("pq", self.results, strict=True)]
         return "\n".join(lines)
 
@@ -78,14 +77,18 @@ def _of(value: Any, at: tuple[int, int]) -> Any:
     return value if np.ndim(value) == 0 else np.asarray(value)[at[2 - np.ndim(value) :]]
 
 
-def _shown(witness: Witness, at: tuple[int, int]) -> list[str]:
+def _shown(witness: Witness, at: tuple[int, int], others: dict[str, Any]) -> list[str]:
     """Show the products of a witness that are not zero."""
     row = np.asarray(getattr(witness.a, "elements", witness.a))[at[0]]
     column = np.asarray(getattr(witness.b, "elements", witness.b))[:, at[1]]
     if len(row) != len(column):
         return [f"a[{at[0]}, {place}] = {_number(row[place])}" for place in _places(row)[:_SHOWN]]
     places = sorted({*_places(row), *_places(column)})
-    shown = [f"k = {place}: {_number(row[place])} * {_number(column[place])}" for place in places[:_SHOWN]]
+    scales = _scales(witness, at, others)
+    shown = []
+    for place in places[:_SHOWN]:
+        said = [_number(each[place * len(each) // len(row)]) for each in scales]
+        shown.append(f"k = {place}: {_number(row[place])} x {_number(column[place])}{', scales ' * bool(said)}{' x '.join(said)}")
     return [
         *shown,
         *([f"and {len(places) - _SHOWN} products more"] if len(places) > _SHOWN else []),
@@ -93,16 +96,34 @@ def _shown(witness: Witness, at: tuple[int, int]) -> list[str]:
     ]
 
 
+def _scales(witness: Witness, at: tuple[int, int], others: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the scales of the blocks of k of an element's row and column, if there are any."""
+    if "scale_a" in others:
+        left, right = others["scale_a"], others["scale_b"]
+        return left[min(at[0], len(left) - 1)], right[:, min(at[1], right.shape[1] - 1)]
+    if not hasattr(witness.a, "scales"):
+        return ()
+    return witness.a.scales[at[0] // witness.a.block[0]], witness.b.scales[:, at[1] // witness.b.block[1]]
+
+
 def _places(values: NDArray[Any]) -> list[int]:
     return [int(place) for place in np.flatnonzero(values.astype(np.float64) != 0)]
 
 
+def _plain(value: Any) -> str:
+    """Write a number by the digits that tell it from all others of its type."""
+    found = np.asarray(value).reshape(-1)[0]
+    return str(int(found)) if found.dtype.kind in "iub" else str(found).removesuffix(".0")
+
+
 def _number(value: Any) -> str:
-    """Write a number by its shortest digits, and a float that is not simple by its bits too."""
+    """Write a number by its digits where they are few, else as an odd integer and a power of two."""
     plain = np.asarray(value).reshape(-1)[0]
     number = float(plain)
+    if plain.dtype.kind in "iub":
+        return str(int(plain))
     if number == 0 or not np.isfinite(number):
-        return str(number)
+        return f"{number:g}"
     mantissa, exponent = np.frexp(abs(number))
     scaled = mantissa
     while scaled != int(scaled):
@@ -110,4 +131,4 @@ def _number(value: Any) -> str:
     sign = "-" if number < 0 else ""
     if exponent in range(-4, 17) and abs(number) < 1e6:
         return f"{sign}{abs(number):.12g}"
-    return f"{sign}{int(scaled)} * 2^{exponent}" if scaled != 1 else f"{sign}2^{exponent}"
+    return f"{sign}{int(scaled)}*2^{exponent}" if scaled != 1 else f"{sign}2^{exponent}"

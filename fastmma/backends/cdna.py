@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fastmma.kernels.fused.window_panels import Steps
 
 Floats = NDArray[np.float32]
+_SHORT = 8  # bits of codes that a table of all is faster for
 
 
 @lru_cache(1024)
@@ -45,6 +46,9 @@ def _values(codes: Codes, fmt: Format, dtype: Any) -> NDArray[Any]:
     """Numbers of codes in a wider dtype, which holds them exactly; padding counts for nothing."""
     padding = fmt.code_dtype.type((1 << fmt.padding) - 1)
     with np.errstate(invalid="ignore"):  # signaling NaNs
+        if fmt.bits <= _SHORT:
+            every = np.arange(1 << fmt.bits, dtype=fmt.code_dtype)
+            return np.ascontiguousarray(from_codes(every, fmt).astype(dtype)[codes])
         return np.ascontiguousarray(from_codes(codes & ~padding if fmt.padding else codes, fmt).astype(dtype))
 
 
@@ -67,8 +71,8 @@ def steps_in_lanes(problem: Problem, operands: Operands, out: Codes, threads: in
     how, formats = lane_steps(operation), operation.instruction.formats
     assert how is not None
     for index, (one, results) in enumerate(each(operands, out.view(np.float32))):
-        x = window_panels.packed_rows(how, _values(one.a, formats.a, np.float64), formats.a.emin, threads)
-        y = window_panels.packed_columns(how, _values(one.b, formats.b, np.float64), formats.b.emin, threads)
+        x = window_panels.packed_rows(how, _values(one.a, formats.a, np.float32), formats.a.emin, threads)
+        y = window_panels.packed_columns(how, _values(one.b, formats.b, np.float32), formats.b.emin, threads)
         rows: slice | NDArray[np.intp] = slice(None)
         if window_lanes.reaches(how, x, y):
             c = None if one.c is None else one.c.view(np.float32)

@@ -11,50 +11,73 @@ from fastmma import __version__
 
 
 class Entry(NamedTuple):
-    """A line that tells what a command does, and an example of it."""
+    """The module of `fastmma.cli.commands` that declares a command, a line that tells what it does, and an example of it."""
 
+    module: str
     summary: str
     example: str
 
 
-# each in a module of its name, but those of `_ELSEWHERE`, as the function of its name, but `list`
 COMMANDS: Final = {
-    "list": Entry("List the instructions.", "fastmma list --target sm_90a --type e4m3 --summary"),
-    "show": Entry("Show an instruction: types, registers, targets, and how each computes it.", "fastmma show mma.m16n8k16.f32.f16"),
+    "list": Entry("instructions", "List the instructions.", "fastmma list --target sm_90a --type e4m3 --summary"),
+    "show": Entry(
+        "instructions", "Show an instruction: types, registers, targets, and how each computes it.", "fastmma show mma.m16n8k16.f32.f16"
+    ),
     "layout": Entry(
+        "instructions",
         "Show one operand of an instruction: the lane, register and bits of each element.",
         "fastmma layout mma.m16n8k16.f32.f16 --operand all --output mma.pdf",
     ),
     "trace": Entry(
+        "instructions",
         "Show one output of an instruction: the lanes, registers and bits that feed it.",
         "fastmma trace mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --d 4,5",
     ),
-    "explorer": Entry("Write an HTML file that shows every layout, and sums as bars of bits.", "fastmma explorer -o explorer.html"),
-    "gpus": Entry("List the names of GPUs that are accepted as targets.", "fastmma gpus"),
-    "evidence": Entry("Show how the arithmetic of each GPU is known.", "fastmma evidence --arithmetic"),
+    "explorer": Entry(
+        "instructions", "Write an HTML file that shows every layout, and sums as bars of bits.", "fastmma explorer -o explorer.html"
+    ),
+    "gpus": Entry("instructions", "List the names of GPUs that are accepted as targets.", "fastmma gpus"),
+    "evidence": Entry("instructions", "Show how the arithmetic of each GPU is known.", "fastmma evidence --arithmetic"),
     "gemm": Entry(
+        "products",
         "Multiply two matrices as a GPU does, and report speed and error.",
         "fastmma gemm a.npy b.npy --type e4m3 --target H100 --output d.npy",
     ),
     "explain": Entry(
+        "products",
         "Explain the bits of an element of a product, term by term.",
         "fastmma explain a.npy b.npy --row 3 --col 5 --target H100 --against A100",
     ),
     "compare": Entry(
+        "products",
         "Count the elements of two results that differ, and show where.",
         "fastmma compare a.npy b.npy --target H100 --against A100 --tile 128x256",
     ),
-    "identify": Entry("Find the plans that give the bits of a matrix product.", "fastmma identify d.npy a.npy b.npy"),
-    "agree": Entry("Tell whether two GPUs have the same bits for a model's layers.", "fastmma agree H100 H200 --model FOLDER"),
-    "invariance": Entry("Tell which numbers of rows of a layer share their bits.", "fastmma invariance 4096 14336 --target H200"),
-    "study": Entry(
-        "Measure what formats and accumulators cost, against exact products.", "fastmma study --preset block-formats --output blocks"
+    "identify": Entry("products", "Find the plans that give the bits of a matrix product.", "fastmma identify d.npy a.npy b.npy"),
+    "agree": Entry("products", "Tell whether two GPUs have the same bits for a model's layers.", "fastmma agree H100 H200 --model FOLDER"),
+    "invariance": Entry(
+        "products", "Tell which numbers of rows of a layer share their bits.", "fastmma invariance 4096 14336 --target H200"
     ),
-    "verify": Entry("Replay recordings of GPUs on the emulator, or compare with the GPU here.", "fastmma verify --target H200"),
-    "record": Entry("Record what the GPU here computes, or what its cuBLAS would run.", "fastmma record book.npz --cublas --model FOLDER"),
-    "bench": Entry("Measure the speed of products, and of other libraries beside them.", "fastmma bench --family e4m3 --target H100"),
-    "warm": Entry("Compile kernels ahead, and keep them for later processes.", "fastmma warm --target H100"),
-    "doctor": Entry("Print what this machine has, and try one product.", "fastmma doctor --route 16x4096x4096 --type f16 --target H100"),
+    "study": Entry(
+        "measurements",
+        "Measure what formats and accumulators cost, against exact products.",
+        "fastmma study --preset block-formats --output blocks",
+    ),
+    "verify": Entry(
+        "measurements", "Replay recordings of GPUs on the emulator, or compare with the GPU here.", "fastmma verify --target H200"
+    ),
+    "record": Entry(
+        "measurements",
+        "Record what the GPU here computes, or what its cuBLAS would run.",
+        "fastmma record book.npz --cublas --model FOLDER",
+    ),
+    "bench": Entry(
+        "measurements", "Measure the speed of products, and of other libraries beside them.", "fastmma bench --family e4m3 --target H100"
+    ),
+    "warm": Entry("measurements", "Compile kernels ahead, and keep them for later processes.", "fastmma warm --target H100"),
+    "doctor": Entry(
+        "measurements", "Print what this machine has, and try one product.", "fastmma doctor --route 16x4096x4096 --type f16 --target H100"
+    ),
 }
 # the exit statuses that a command has beside 0, and 2 after an error
 STATUSES: Final = {
@@ -66,7 +89,6 @@ STATUSES: Final = {
     "warm": {1: "no kernel could be kept"},
     "doctor": {1: "the product that it tries is wrong, or a setting is"},
 }
-_ELSEWHERE: Final = {"list": ("listing", "list_instructions"), "agree": ("invariance", "agree")}
 
 
 class Commands(click.Group):
@@ -80,8 +102,8 @@ class Commands(click.Group):
         """Import the command of a name; None where there is none."""
         if cmd_name not in COMMANDS:
             return None
-        module, function = _ELSEWHERE.get(cmd_name, (cmd_name, cmd_name))
-        command: click.Command = getattr(import_module(f"fastmma.cli.{module}"), function)
+        declared = import_module(f"fastmma.cli.commands.{COMMANDS[cmd_name].module}")
+        command: click.Command = getattr(declared, "list_instructions" if cmd_name == "list" else cmd_name)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

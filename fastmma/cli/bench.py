@@ -16,20 +16,16 @@ from fastmma import __version__
 from fastmma.cli import parameters
 from fastmma.cli.inputs import parse_size
 from fastmma.cli.progress import Bar
-from fastmma.cli.table import print_json, print_markdown, print_table
+from fastmma.cli.table import print_json, print_markdown, print_table, print_text
 from fastmma.host.errors import OperandError
 from fastmma.host.figures.style import SUFFIXES
 from fastmma.host.memory import check_fits
 from fastmma.host.threads import thread_count
 from fastmma.isa.gpus import target_named
-from fastmma.study.speed.cases import COMMAND, cases
 from fastmma.study.speed.jobs import Job, Measurement, jobs_of, peers_of
 from fastmma.study.speed.peers import PEERS
-from fastmma.study.speed.products import FAMILIES, Shape, family_named, refusal
+from fastmma.study.speed.products import Shape, family_named, refusal
 
-_USUAL = tuple(dict.fromkeys(case.family for case in cases(COMMAND)))
-_GPUS = ("H100", "RTX 5090")
-_SIZE = "1024x1024x1024"
 _FORMATS = ("text", "markdown", "csv", "json")
 _WIDEST = 16  # bytes an element, with what libraries make of it
 _EVERY = 10.0  # seconds between lines where there is no terminal
@@ -105,18 +101,6 @@ def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-@click.command()
-@click.option("--family", "families", multiple=True, help=f"{', '.join(FAMILIES)}; by default {', '.join(_USUAL)}.")
-@click.option("--size", "sizes", multiple=True, metavar="MxNxK", help=f"By default {_SIZE}.")
-@click.option("--target", "targets", multiple=True, help=f"The GPU; by default {' and '.join(_GPUS)}.")
-@click.option("--threads", type=int, multiple=True, help="By default 1, and all cores.")
-@click.option(
-    "--rounds", type=click.IntRange(min=1, max=1000), default=5, help="Rounds, of which the median counts; all libraries take turns."
-)
-@click.option("--peer", "peers", multiple=True, help=f"{', '.join(_NAMES)}, or none; by default all that are installed.")
-@click.option("--format", "chosen", default="text", help=f"{', '.join(_FORMATS)}.")
-@parameters.as_json
-@click.option("--plot", type=parameters.PATH, help="A picture: .svg, .png or .pdf.")
 def bench(
     families: tuple[str, ...],
     sizes: tuple[str, ...],
@@ -128,20 +112,16 @@ def bench(
     as_json: bool,
     plot: Path | None,
 ) -> None:
-    """Measure the speed of products, and of other libraries, in multiply-adds per second.
-
-    Families, sizes, targets, threads and peers may be given more than once; every combination is measured. A slow peer computes a part of
-    the product. The last column is the share of a peer's results that equal fastmma's.
-    """
+    """Measure the speed of products, and of other libraries, in multiply-adds per second."""
     chosen = "json" if as_json else chosen
     if chosen not in _FORMATS:
         raise OperandError(f"there is no format {chosen!r}; there are {', '.join(_FORMATS)}")
     if plot is not None and plot.suffix not in SUFFIXES:
         raise OperandError(f"a picture is {', '.join(SUFFIXES)}, not {plot.name}")
-    counts = [thread_count(count) for count in threads] if threads else sorted({1, thread_count()})
-    shapes = [_size(text) for text in sizes or (_SIZE,)]
-    wanted = [family_named(name) for name in families or _USUAL]
-    gpus = targets or _GPUS
+    counts = [thread_count(count) for count in threads] if threads else [thread_count()]
+    shapes = [_size(text) for text in sizes or (parameters.BENCH_SIZE,)]
+    wanted = [family_named(name) for name in families or (parameters.TYPE,)]
+    gpus = targets or (parameters.TARGET,)
     for gpu in gpus:
         target_named(gpu)  # what has no such product is left out, but a name that nobody knows is an error
     jobs, left_out = _kept(jobs_of(wanted, gpus, shapes, counts, rounds, _peers(peers)))
@@ -164,6 +144,6 @@ def _print(found: list[Measurement], left_out: list[str], chosen: str, rounds: i
         sys.stdout.write(report.csv_text(found))
     else:
         tables[chosen](report.HEADINGS, report.rows(found))
-        click.echo(f"\n{report.describe()}; medians of {rounds} rounds")
+        print_text(f"\n{report.describe()}; medians of {rounds} rounds")
         for each in left_out:
-            click.echo(f"left out: {each}")
+            print_text(f"left out: {each}")

@@ -9,7 +9,6 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.cli import parameters
 from fastmma.cli.choices import changed, choices_of
 from fastmma.cli.inputs import as_elements, parse_tile, read_result
 from fastmma.cli.operands import read_more
@@ -20,31 +19,7 @@ from fastmma.isa.formats import format_of
 from fastmma.isa.gpus import target_named
 from fastmma.products.gemm import gemm
 
-EXAMPLES = """
-Two files are two results. With --against, files are operands, read as `fastmma gemm` reads them (an .npz file may hold
-bias, metadata, scale_a and scale_b, too), and their product on the target is
-compared with that on another one, by another plan, or with a result in a file. The exit status is 1 if they differ.
 
-Examples:
-
-\b
-fastmma compare d.npy other.npy --tile 128x256
-fastmma compare a.npy b.npy --target sm_90a --against sm_80
-fastmma compare a.npy b.npy --against split_k=4
-fastmma compare a.npy b.npy --target H100 --plan split_k=2,out_dtype=f16 --against d.npy --json
-"""
-
-
-@click.command(epilog=EXAMPLES)
-@click.argument("files", nargs=-1, type=parameters.PATH, required=True)
-@click.option("--against", help="Another GPU, other choices as in --plan, or a file with a result.")
-@parameters.target
-@click.option("--type", "types", help="Format of A and B, such as f16; of two results, what raw bytes are.")
-@parameters.accumulate
-@parameters.instruction
-@parameters.plan
-@click.option("--tile", default="64x64", metavar="MxN", help="The size of the tiles that are counted.")
-@parameters.as_json
 def compare(
     files: tuple[Path, ...],
     against: str | None,
@@ -56,10 +31,7 @@ def compare(
     tile: str,
     as_json: bool,
 ) -> None:
-    """Count the elements of two results that differ, by how much they do, and where.
-
-    FILES are two results; or with --against a.npy b.npy [c.npy], or one .npz file.
-    """
+    """Count the elements of two results that differ, by how much they do, and where."""
     size = parse_tile(tile)
     if against is None:
         if len(files) != 2:

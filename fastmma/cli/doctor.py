@@ -63,14 +63,6 @@ def _check_options(kernels: bool, markdown: bool, route: bool, of_route: list[st
         raise click.BadParameter(f"{' and '.join(of_route)} {'belong' if len(of_route) > 1 else 'belongs'} to --route MxNxK: give both")
 
 
-@click.command()
-@click.option("--route", metavar="MxNxK", help="Instead, say which kernel computes such a product.")
-@click.option("--type", "types", help="Of --route: the types of A and B; by default f16.")
-@click.option("--instruction", help="Of --route, in place of --type.")
-@click.option("--target", help="Of --route: the GPU; by default H100.")
-@click.option("--kernels", is_flag=True, help="Print the table of kernels instead.")
-@parameters.markdown
-@parameters.as_json
 def doctor(
     route: str | None,
     types: str | None,
@@ -87,7 +79,7 @@ def doctor(
         print_kernels(markdown, as_json)
         return
     if route is not None:
-        print_route(route, types, instruction, target or "H100", as_json)
+        print_route(route, types, instruction, target or parameters.TARGET, as_json)
         return
     found = describe(__version__)
     if as_json:

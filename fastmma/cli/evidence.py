@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-import click
-
-from fastmma.cli import parameters
 from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table
-from fastmma.host.errors import TargetError
+from fastmma.host.errors import InstructionError, TargetError
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiplications
 from fastmma.isa.targets import NO_PTX, TARGETS, architecture
@@ -60,10 +57,26 @@ def _level(ins: Instruction, target: str) -> tuple[str, str]:
     return row.evidence.level, "exact" if METHODS[row.method].exact else "float"
 
 
-def evidence_rows() -> list[tuple[str, *tuple[list[str], ...]]]:
+def _listed(ops: Sequence[str]) -> list[Instruction]:
+    """List the instructions that multiply, tcgen05 in its largest shapes; all, or those of some ops.
+
+    Raises
+    ------
+    InstructionError
+        If there is no such op.
+    """
+    every = (*multiplications(), *largest(every_form=True))
+    known = dict.fromkeys(ins.op for ins in every)
+    for op in ops:
+        if op not in known:
+            raise InstructionError(f"there is no op {op!r}; there are {', '.join(known)}")
+    return [ins for ins in every if not ops or ins.op in ops]
+
+
+def evidence_rows(ops: Sequence[str] = ()) -> list[tuple[str, *tuple[list[str], ...]]]:
     """One row a family of instructions that share their evidence: its name, and the architectures at each level."""
     levels: defaultdict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: {level: set() for level in LEVELS})
-    for ins in (*multiplications(), *largest(every_form=True)):
+    for ins in _listed(ops):
         found = levels[_family(ins), ins.atype]
         for target in ins.targets:
             found[_level(ins, target)[0]].add(architecture(target))
@@ -92,10 +105,10 @@ def _parameters(ins: Instruction, target: str) -> tuple[str, ...]:
     return (row.method, str(row.terms), str(row.align_bits), floor, str(row.keep_bits), split, row.widened, group, row.evidence.level)
 
 
-def arithmetic_rows() -> list[tuple[Choices, ...]]:
+def arithmetic_rows(ops: Sequence[str] = ()) -> list[tuple[Choices, ...]]:
     """Show what every architecture computes: a row for instructions and architectures that compute alike, in the terms of `Arithmetic`."""
     rows: dict[tuple[Choices, ...], None] = {}
-    for ins in (*multiplications(), *largest(every_form=True)):
+    for ins in _listed(ops):
         form = "" if ins.form in ("", "cta_group::1") else f" {ins.form}"
         head = f"{ins.op}{'.sp' if ins.sparse else ''}{form}{f' kind::{ins.kind}' if ins.kind else ''}"
         for target in ins.targets:
@@ -107,23 +120,15 @@ def arithmetic_rows() -> list[tuple[Choices, ...]]:
     return found
 
 
-@click.command()
-@click.option("--arithmetic", "parameters", is_flag=True, help="With the method and its parameters, one line where they are equal.")
-@parameters.markdown
-@parameters.as_json
 def evidence(
     parameters: bool,
+    ops: tuple[str, ...],
     markdown: bool,
     as_json: bool,
 ) -> None:
-    """Show how the arithmetic of each GPU is known.
-
-    By definition: integers and IEEE operations, which need no GPU to be known. Measured: on our own GPU. Recorded: equal to recordings of
-    a GPU made by others. Reported: taken from publications or derived, not compared with a GPU; refused by FASTMMA_STRICT=1. Unknown: the
-    opcode is legal there, and fastmma refuses to emulate it.
-    """
+    """Show how the arithmetic of each GPU is known."""
     headings: Sequence[str] = ARITHMETIC_HEADINGS if parameters else HEADINGS
-    rows: Sequence[Sequence[str | Sequence[str]]] = arithmetic_rows() if parameters else evidence_rows()
+    rows: Sequence[Sequence[str | Sequence[str]]] = arithmetic_rows(ops) if parameters else evidence_rows(ops)
     if as_json:
         print_json([dict(zip(headings, row, strict=True)) for row in rows])
         return

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from fastmma.cli import parameters
 from fastmma.cli.choices import changed, choices_of
 from fastmma.cli.operands import read_more
 from fastmma.cli.registers import Given, words_of
@@ -25,24 +24,6 @@ from fastmma.isa.table import multiply
 
 Range = tuple[int, int] | None
 
-EXAMPLES = """
-Matrices are read as `fastmma gemm` reads them; an .npz file may hold bias, metadata, scale_a and scale_b, too. Without files, --a and --b
-are the operands of one --instruction in hexadecimal: either the codes that meet in the element, that is a row of A, a column of B and one
-accumulator c, or all registers of the warp (of the four warps of a wgmma), as a debugger shows them: those of lane 0, then those of lane
-1, and so on. --row and --col choose the element. Where both are as many numbers, they are registers if one of them exceeds a code. @FILE
-reads the numbers from a file.
-
-Examples:
-
-\b
-fastmma explain a.npy b.npy --row 3 --col 5 --target H100
-fastmma explain a.npy b.npy --row 3 --col 5 --target sm_90a --against sm_80
-fastmma explain a.npy b.npy --row 3 --col 5 --plan split_k=2,out_dtype=bf16 --against split_k=4 --format json
-fastmma explain --instruction mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 --target sm_80
-    --a 3ff0000000000000,0,0,4000000000000000 --b 3ff0000000000000,0,0,3cb0000000000000
-fastmma explain --instruction mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 --target sm_80
-    --a @a.hex --b @b.hex --c @c.hex --row 9 --col 2 --picture d.svg
-"""
 _SHOWN: dict[str, Callable[[Explanation, Range], str]] = {
     "text": lambda found, k: str(found) if k is None else found.text(k),
     "markdown": lambda found, k: found.markdown(k),
@@ -50,28 +31,6 @@ _SHOWN: dict[str, Callable[[Explanation, Range], str]] = {
 }
 
 
-@click.command(epilog=EXAMPLES)
-@click.argument("files", nargs=-1, type=parameters.PATH)
-@click.option("--row", type=click.IntRange(min=0), default=0, help="Row of the element of D.")
-@click.option("--col", type=click.IntRange(min=0), default=0, help="Column of the element of D.")
-@parameters.target
-@click.option("--against", help="What to compare with: another GPU, or other choices as in --plan.")
-@click.option("--type", "types", help="Format of A and B in files, such as f16 or e4m3,e5m2.")
-@parameters.accumulate
-@parameters.instruction
-@parameters.plan
-@click.option("--a", help="Codes of a row of A, or all registers of A.")
-@click.option("--b", help="Codes of a column of B, or all registers of B.")
-@click.option("--c", help="The code of the accumulator, or all registers of C; 0 by default.")
-@click.option("--metadata", help="Sparse A: the words of the row, or the registers of all lanes.")
-@click.option("--scale-a", help="Block scaling: the codes of the row's scales, or the registers of all lanes.")
-@click.option("--scale-b", help="Block scaling: the codes of the column's scales, or all registers.")
-@click.option("--selector", type=int, default=0, help="Sparsity selector of registers of metadata.")
-@click.option("--computation", type=int, default=0, help="Which of the four computations of m8n8k4 in registers.")
-@click.option("--k", metavar="FIRST:STOP", help="Show the steps of these k, in full.")
-@click.option("--format", "fmt", default="text", help="text, markdown or json.")
-@parameters.as_json
-@click.option("--picture", type=parameters.PATH, help="Draw the bits of all terms to this .svg, .png, .pdf or .tex file.")
 def explain(
     files: tuple[Path, ...],
     row: int,
@@ -95,10 +54,7 @@ def explain(
     as_json: bool,
     picture: Path | None,
 ) -> None:
-    """Explain why an element of a product has its bits: each term, what alignment takes from it, each sum and each rounding.
-
-    FILES are a.npy b.npy [c.npy], or one .npz file with a, b and other operands.
-    """
+    """Explain why an element of a product has its bits: each term, what alignment takes from it, each sum and each rounding."""
     if fmt not in _SHOWN:
         raise click.BadParameter(f"there is no format {fmt!r}; there are {', '.join(_SHOWN)}")
     words = {"a": a, "b": b, "c": c, "metadata": metadata, "scale_a": scale_a, "scale_b": scale_b}

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import click
-
-from fastmma.cli import parameters
-from fastmma.cli.table import print_json
+from fastmma.cli.table import print_json, print_text
 from fastmma.explanation.explorer.page import page as explorer_page
 from fastmma.explanation.explorer.page import sum_page
 from fastmma.host.files import write_text
@@ -16,17 +13,10 @@ from fastmma.host.files import write_text
 PAGES: dict[str, Callable[[], str]] = {"explorer": explorer_page, "sum": sum_page}
 
 
-@click.command()
-@click.option("--output", "-o", type=parameters.PATH, default=Path("explorer.html"), help="The HTML file.")
-@click.option("--page", type=click.Choice(tuple(PAGES)), default="explorer", help="Which page is written.")
-@parameters.as_json
 def explorer(output: Path, page: str, as_json: bool) -> None:
-    """Write the explorer: one HTML file that shows every layout, and sums as bars of bits, in any browser, without a network.
-
-    The page "sum" shows how two GPUs add the same numbers.
-    """
+    """Write the explorer: one HTML file that shows every layout, and sums as bars of bits, in any browser, without a network."""
     write_text(output, PAGES[page]())
     if as_json:
         print_json({"output": str(output), "bytes": output.stat().st_size})
     else:
-        click.echo(f"{output}: open it in a browser")
+        print_text(f"{output}: open it in a browser")

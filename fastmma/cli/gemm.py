@@ -9,13 +9,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from fastmma.cli import parameters
 from fastmma.cli.accuracy import BYTES, Comparison
 from fastmma.cli.choices import choices_of
 from fastmma.cli.operands import read_operands
@@ -87,43 +85,23 @@ def _print(report: dict[str, Any]) -> None:
     _say(f"arithmetic   {report['numerics']} ({report['evidence']['level']}: {report['evidence']['source']})")
     if report["elsewhere"]:
         _say(f"elsewhere    {report['elsewhere']}")
-    click.echo(f"size         M = {m}, N = {n}, K = {k}")
-    click.echo(f"time         {report['seconds']:.3f} s with threads = {report['threads']}, {report['gmacs']:.2f} GMAC/s")
-    click.echo(f"start-up     {report['startup_seconds']:.2f} s to load or compile the kernels")
+    _say(f"size         M = {m}, N = {n}, K = {k}")
+    _say(f"time         {report['seconds']:.3f} s with threads = {report['threads']}, {report['gmacs']:.2f} GMAC/s")
+    _say(f"start-up     {report['startup_seconds']:.2f} s to load or compile the kernels")
     if "error" in report:
         error = report["error"]
         _say(f"error        {_errors(error)}")
         if report["not_finite"]:
-            click.echo(f"not finite   {report['not_finite']} of {report['results']} results")
+            _say(f"not finite   {report['not_finite']} of {report['results']} results")
     if "ieee_f32" in report:
         ieee = report["ieee_f32"]
         share = 100 * ieee["different"] / max(report["results"], 1)
         _say(f"IEEE f32     {ieee['different']} of {report['results']} results differ ({share:.1f} %) from {ieee['rule']};")
         _say(f"{_INDENT}its error: {_errors(ieee)}")
     if report["output"]:
-        click.echo(f"output       {report['output']}")
+        _say(f"output       {report['output']}")
 
 
-@click.command()
-@click.argument("files", nargs=-1, type=parameters.PATH)
-@click.option("--random", "size", metavar="MxNxK", help="Random operands of this size instead of files.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the random numbers.")
-@click.option("--distribution", default="normal", help="normal, uniform, positive, wide (exponents) or bits (any code).")
-@click.option("--type", "types", help="Format of A and B, such as f16 or e4m3,e5m2. Floats are rounded to it; raw bytes are viewed.")
-@parameters.accumulate
-@parameters.instruction
-@parameters.target
-@parameters.threads
-@parameters.plan
-@click.option("--promote-every", type=int, help="Add partial sums of that many k outside the tensor core.")
-@click.option("--split-k", type=int, default=1, help="Parts of k that are accumulated separately.")
-@click.option("--arithmetic", "own", default="", help="Changes of the target's arithmetic, such as align_bits=20,rounding=rn.")
-@click.option(
-    "--backend", default="numba", help="numba, reference, cupy (the real tensor cores) or cupy-emulate (the emulator on any GPU)."
-)
-@click.option("--output", type=parameters.PATH, help="Write D to this .npy file.")
-@click.option("--compare/--no-compare", default=True, help="Report the error, and the difference from IEEE f32.")
-@parameters.as_json
 def gemm(
     files: tuple[Path, ...],
     size: str | None,
@@ -143,10 +121,7 @@ def gemm(
     compare: bool,
     as_json: bool,
 ) -> None:
-    """Multiply two matrices as a GPU's tensor cores do, and report speed and error.
-
-    FILES are a.npy b.npy [c.npy], or one .npz file with a, b and perhaps c.
-    """
+    """Multiply two matrices as a GPU's tensor cores do, and report speed and error."""
     count, target = thread_count(threads), target_named(target)
     ins, arrays = read_operands(files, size, seed, distribution, (instruction, types, dtype), target)
     row = arithmetic(ins, target)

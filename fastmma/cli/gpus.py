@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import click
-
-from fastmma.cli import parameters
 from fastmma.cli.table import print_json, print_markdown, print_table
 from fastmma.host.errors import FastmmaError
 from fastmma.isa.targets import ARCHITECTURES, Architecture
 from fastmma.numerics.lookup import arithmetic
-from fastmma.products.choice import default_instruction
+from fastmma.products.choice import usual_instruction
 
 TYPES = ("f16", "tf32", "e4m3")
 HEADINGS = ("target", "GPUs", "vendor", "capability", *TYPES)
@@ -17,8 +14,11 @@ HEADINGS = ("target", "GPUs", "vendor", "capability", *TYPES)
 
 def _known(row: Architecture, fmt: str) -> str:
     """Tell how a GPU adds products of a format, by the instruction that its libraries take, and how that is known; "-" if it has none."""
+    ins = usual_instruction(fmt, fmt, None, row.usual)
+    if ins is None:
+        return "-"
     try:
-        found = arithmetic(default_instruction(fmt, fmt, None, row.usual), row.usual, strict=False)
+        found = arithmetic(ins, row.usual, strict=False)
     except FastmmaError:
         return "-"
     return f"{found.family} ({found.evidence.level})"
@@ -32,15 +32,8 @@ def rows() -> list[tuple[str, ...]]:
     ]
 
 
-@click.command()
-@parameters.markdown
-@parameters.as_json
 def gpus(markdown: bool, as_json: bool) -> None:
-    """List the names of GPUs that are accepted as targets, how each adds products, and how that is known.
-
-    The arithmetic is that of the instruction which the GPU's libraries take: L products (`terms`) and the accumulator are aligned to the
-    largest of them, F bits (`align_bits`) below its leading bit are kept, and the sum keeps `keep` fraction bits (`keep_bits`).
-    """
+    """List the names of GPUs that are accepted as targets, how each adds products, and how that is known."""
     listed = rows()
     if as_json:
         print_json([{**dict(zip(HEADINGS, row, strict=True)), "GPUs": row[1].split(", ") if row[1] else []} for row in listed])

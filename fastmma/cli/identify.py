@@ -8,7 +8,6 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.cli import parameters
 from fastmma.cli.inputs import as_elements, formats_of, read_result
 from fastmma.cli.table import print_json, print_text
 from fastmma.host.errors import OperandTypeError
@@ -35,19 +34,6 @@ def _row(match: Match) -> dict[str, object]:
     return {"share": match.share, "elements": match.elements, "target": plan.target, "instruction": plan.instruction, **order, **join}
 
 
-@click.command()
-@click.argument("d", type=parameters.PATH)
-@click.argument("a", type=parameters.PATH)
-@click.argument("b", type=parameters.PATH)
-@click.option("--c", type=parameters.PATH, help="What was added, times beta: M x N.")
-@click.option("--bias", type=parameters.PATH, help="What was added to every row: N elements.")
-@click.option("--alpha", type=float, default=1.0, help="Factor of the product.")
-@click.option("--beta", type=float, default=1.0, help="Factor of c.")
-@click.option("--type", "types", help="Format of A and B, such as bf16 or e4m3,e5m2, where files hold raw bytes.")
-@click.option("--result", help="Format of D, C and the bias, where files hold raw bytes.")
-@click.option("--target", multiple=True, help="A GPU to try; by default one of each kind. May be given several times.")
-@click.option("--most", type=click.IntRange(min=1), default=3, help="Plans to print.")
-@parameters.as_json
 def identify(
     d: Path,
     a: Path,
@@ -62,10 +48,7 @@ def identify(
     most: int,
     as_json: bool,
 ) -> None:
-    """Find the plans (instruction, order of k, epilogue) that give the bits of a matrix product; the exit status is 1 if none gives all.
-
-    D is what was computed, M x N, A is M x K, B is K x N: three .npy files.
-    """
+    """Find the plans (instruction, order of k, epilogue) that give the bits of a matrix product; the exit status is 1 if none gives all."""
     first, second = (None, None) if types is None else formats_of(types)
     narrow = None if result is None else format_of(result)
     added = {name: None if path is None else _elements(path, narrow, name) for name, path in (("c", c), ("bias", bias))}
@@ -77,6 +60,6 @@ def identify(
         for match in found:
             print_text(f"{match}\n\n")
         if not found or found[0].share < 1:
-            click.echo("no plan that is tried gives every bit")
+            print_text("no plan that is tried gives every bit")
     if not found or found[0].share < 1:
         raise click.exceptions.Exit(1)

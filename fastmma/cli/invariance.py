@@ -10,41 +10,15 @@ import click
 
 from fastmma.agreement.gpus import compare_gpus
 from fastmma.agreement.invariance import invariance as find
-from fastmma.agreement.layer import CUTS, LAYOUTS, LEAST_RATE, PRESETS
-from fastmma.agreement.ranks import ALL_REDUCES, RING
 from fastmma.agreement.table import plans_of, reasons_of, rows_of, verdicts
-from fastmma.cli import parameters
 from fastmma.cli.table import print_json, print_markdown, print_text
 from fastmma.host.errors import OperandError
 from fastmma.verification.cublas_requests import read_rows
 
 _DIFFERS, _UNKNOWN = 1, 3
 _MOST_ROWS = 1 << 16
-_types = click.option("--type", "types", default=parameters.TYPE, help="Format of both operands, such as bf16, f16, f32 or e4m3.")
-_layout = click.option("--layout", default="nt", help=f"Of a and b, n where rows are contiguous: {', '.join(LAYOUTS)}.")
-_preset = click.option("--preset", default="cublas", help=f"The library: {', '.join(PRESETS)}.")
-_bias = click.option("--bias", is_flag=True, help="With a bias.")
-_least_rate = click.option(
-    "--least-rate", type=float, default=LEAST_RATE, help="Predicted plans count as known from this share of fresh products on."
-)
-_ROWS = "Numbers of rows: single ones, ranges, and ranges with a step, such as 1-64,128-4096:64."
 
 
-@click.command()
-@click.argument("n", type=click.IntRange(min=1))
-@click.argument("k", type=click.IntRange(min=1))
-@_types
-@parameters.target
-@click.option("--rows", default="1-4096", help=_ROWS)
-@_layout
-@_preset
-@_bias
-@_least_rate
-@click.option("--stack", type=click.IntRange(min=1), default=1, help="Products of a call, as of torch.bmm.")
-@click.option("--ranks", type=click.IntRange(min=1), default=1, help="GPUs that share the product.")
-@click.option("--cut", default="k", help=f"What ranks share: {', '.join(CUTS)}.")
-@click.option("--all-reduce", default=RING, help=f"How ranks that share k add their results: {', '.join(ALL_REDUCES)}.")
-@parameters.as_json
 def invariance(
     n: int,
     k: int,
@@ -61,10 +35,7 @@ def invariance(
     all_reduce: str,
     as_json: bool,
 ) -> None:
-    """Tell which numbers of rows of a layer share their bits; the exit status is 1 if some differ, and 3 if some are not known.
-
-    N is the columns of the result (outputs of a layer), K the length of the sums (its inputs).
-    """
+    """Tell which numbers of rows of a layer share their bits; the exit status is 1 if some differ, and 3 if some are not known."""
     options = {"dtype": types, "layout": layout, "preset": preset, "bias": bias, "least_rate": least_rate}
     options |= {"stack": stack, "ranks": ranks, "cut": cut, "all_reduce": all_reduce}
     found = find(n, k, target=target, rows=_rows(rows), **options)  # type: ignore[arg-type]
@@ -76,19 +47,6 @@ def invariance(
     _leave(found.is_invariant)
 
 
-@click.command()
-@click.argument("gpu", required=False)
-@click.argument("other", required=False)
-@click.option("--model", type=parameters.PATH, help="A folder with a model's config or tensors, whose linear layers are compared.")
-@click.option("--layer", multiple=True, help="A layer as NxK, outputs by inputs; may be given several times.")
-@_types
-@click.option("--rows", default="1-128,192-4096:64", help=_ROWS)
-@_layout
-@_preset
-@_bias
-@_least_rate
-@click.option("--table", is_flag=True, help="Compare the instructions of all kinds of GPUs, in Markdown.")
-@parameters.as_json
 def agree(
     gpu: str | None,
     other: str | None,
@@ -103,10 +61,7 @@ def agree(
     table: bool,
     as_json: bool,
 ) -> None:
-    """Tell whether two GPUs have the same bits for a model's layers; the exit status is 1 if some differ, and 3 if some are not known.
-
-    GPU and OTHER are names of GPUs, such as H100 and H200.
-    """
+    """Tell whether two GPUs have the same bits for a model's layers; the exit status is 1 if some differ, and 3 if some are not known."""
     if table:
         _print_gpus(types)
         return

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
-from rich.text import Text
 
-from fastmma.cli import parameters
 from fastmma.cli.output import PICTURES, TABLES, chosen_format, grids_text, print_lines, text_table, write, write_drawing
 from fastmma.isa.cute import atoms
 from fastmma.isa.instruction import Instruction, Movement
@@ -24,21 +22,6 @@ if TYPE_CHECKING:
     from fastmma.host.figures.drawing import Drawing
 
 ALL = "all"
-
-EXAMPLES = """
-Examples:
-
-\b
-fastmma layout mma.m16n8k16.f32.f16 --operand all --output mma.pdf
-fastmma layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --operand b
-fastmma layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --lane 5
-fastmma layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --element 3,7
-fastmma layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --register 2 --format csv
-fastmma layout mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --formula
-fastmma layout mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 --operand metadata --selector 1
-fastmma layout ldmatrix.sync.aligned.m8n8.x4.b16 --register 2
-fastmma layout wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 --operand d --output d.svg
-"""
 
 
 def element(text: str) -> tuple[int, int]:
@@ -114,30 +97,6 @@ def _chosen(ins: Instruction | Movement, operand: str | None, selectors: dict[st
     return list(every.values())
 
 
-@click.command(epilog=EXAMPLES)
-@click.argument("opcode")
-@click.option("--operand", help="a, b, c, d, metadata, scale_a or scale_b; r of what loads or stores; all. [default: the first]")
-@parameters.form
-@parameters.as_json
-@parameters.output
-@click.option("--lane", type=int, help="Everything that this lane holds.")
-@click.option("--element", "where", help="ROW,COL: the lane, register and bits that hold this element.")
-@click.option("--register", type=int, help="What this register of every lane holds.")
-@click.option("--computation", type=int, help="Only this computation of m8n8k4, or this matrix of ldmatrix.")
-@click.option(
-    "--view", type=click.Choice(("matrix", "registers")), default="matrix", help="Who holds each element, or what each lane holds."
-)
-@click.option(
-    "--names",
-    type=click.Choice(("registers", "elements")),
-    help="What a cell says beside the lane: %a1.h0, or a2. [default: registers in pictures, elements in text]",
-)
-@click.option("--transpose", is_flag=True, help="Swap the rows and the columns of the grid.")
-@click.option("--whole", is_flag=True, help="Leave nothing out of large grids, in text and pictures.")
-@click.option("--formula", is_flag=True, help="The closed formulas, in C and in PTX's words.")
-@click.option("--selector", type=int, help="Sparsity selector, for metadata.")
-@click.option("--byte-id", type=int, help="Byte selector, for scales.")
-@click.option("--thread-id", type=int, help="Thread selector, for scales.")
 def layout(
     opcode: str,
     operand: str | None,
@@ -157,10 +116,7 @@ def layout(
     byte_id: int | None,
     thread_id: int | None,
 ) -> None:
-    """Show one operand of an instruction: the lane (T), register and bits that hold each element.
-
-    `fastmma show` describes the whole instruction, `fastmma trace` what feeds one output.
-    """
+    """Show one operand of an instruction: the lane (T), register and bits that hold each element."""
     chosen = "json" if as_json else chosen_format(fmt, output)
     ins = instruction(opcode)
     ids = {"byte_id": byte_id, "thread_id": thread_id}
@@ -191,13 +147,13 @@ def layout(
         grids = [grid for held in every for grid in _grids(held, view, transpose, False, True, names or "elements")]
         write("\n".join(TABLES[chosen](grid_table(grid)) for grid in grids), output)
     elif some:
-        heading = [Text(ins.opcode), *(Text(_heading(held)) for held in every), Text()]
+        heading = [ins.opcode, *map(_heading, every), ""]
         print_lines([*heading, *text_table(cell_table(listed, tile))], output)
     else:
-        lines = [Text(ins.opcode)]
+        lines = [ins.opcode]
         for held in every:
             grids = _grids(held, view, transpose, True, whole, names or "elements")
-            lines += [Text(_heading(held)), Text(), *grids_text(grids, output), Text()]
+            lines += [_heading(held), "", *grids_text(grids, output), ""]
         print_lines(lines[:-1], output)
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import click
-
-from fastmma.cli import parameters
-from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table, spans, version_text
+from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table, print_text, spans, version_text
 from fastmma.host.errors import InstructionError
+from fastmma.isa.amd import table as amd
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction, Movement
@@ -141,9 +138,11 @@ def select(target: str | None, element: str | None, shape: str | None, op: str |
     target = None if target is None else target_named(target)
     everything: Sequence[Listed] = instructions(target)
     known: Sequence[Listed] = instructions()
-    _check(op, (*(ins.op for ins in known), OP, *_TENSOR_MEMORY), "op")
+    _check(op, (*(ins.op for ins in known), OP, *_TENSOR_MEMORY, *(ins.op for ins in amd.every())), "op")
     if op == OP:  # one of all shapes each
         everything, known = largest(target, every_form=True), largest(every_form=True)
+    elif op is not None and op.startswith("v_"):
+        everything, known = [ins for ins in amd.every() if target is None or target in ins.targets], amd.every()
     elif op in _TENSOR_MEMORY:
         everything, known = [ins for ins in _TENSOR_MEMORY[op] if target is None or target in ins.targets], _TENSOR_MEMORY[op]
     _check(element, (each for ins in known for each in _types(ins)), "type")
@@ -155,15 +154,6 @@ def select(target: str | None, element: str | None, shape: str | None, op: str |
     ]
 
 
-@click.command()
-@click.option("--target", help="Only what this target takes, for example sm_90a.")
-@click.option("--type", "element", help="Only those with this type, for example e4m3.")
-@click.option("--shape", help="Only this shape, for example m16n8k16.")
-@click.option("--op", help="Only this one, for example mma, wgmma or tcgen05.ld; tcgen05 in its largest shapes.")
-@click.option("--summary", "grouped", is_flag=True, help="One line for opcodes that differ in shape or type only.")
-@click.option("--families", "complete", is_flag=True, help="As --summary, with every shape and the PTX version.")
-@parameters.markdown
-@parameters.as_json
 def list_instructions(
     target: str | None,
     element: str | None,
@@ -184,7 +174,7 @@ def list_instructions(
         print_json([_described(ins) for ins in listed])
     elif grouped or complete or markdown:
         if complete:
-            sys.stdout.write(f"Targets: {', '.join(PTX_TARGETS)}\n\n")
+            print_text(f"Targets: {', '.join(PTX_TARGETS)}\n\n")
         (print_markdown if markdown else print_table)(headings, table(listed))
     else:
         lines = [(ins.opcode, version_text(ins.ptx), spans(ins.targets, PTX_TARGETS)) for ins in listed]

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.text import Text
 
+from fastmma.cli.terminal import ENDLESS, bold, colour, folded, show, styled, width
 from fastmma.host.figures.files import BINARIES, TEXTS, save
 from fastmma.host.figures.style import INK
 from fastmma.host.files import write_text
@@ -25,7 +24,6 @@ TABLES = {"csv": csv_text, "markdown": markdown, "asciidoc": asciidoc}
 PICTURES = (*TEXTS, *BINARIES)
 FORMATS = ("text", *TABLES, "json", *PICTURES)
 _SUFFIXES = {".txt": "text", ".md": "markdown", ".adoc": "asciidoc", ".tex": "tikz"}
-_ENDLESS = 1_000_000  # a pipe or a file gets lines as long as they need to be
 
 
 def chosen_format(given: str | None, output: Path | None) -> str:
@@ -57,58 +55,56 @@ def write_drawing(drawing: Drawing, chosen: str, output: Path | None) -> None:
         save(drawing, output, chosen)
 
 
-def text_table(table: Table) -> list[Text]:
+def text_table(table: Table) -> list[str]:
     """Aligned columns."""
     headings, rows = table
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in (headings, *rows)]
-    return [Text(lines[0], "bold"), *map(Text, lines[1:])]
+    lines = ["  ".join(cell.ljust(size) for cell, size in zip(line, widths, strict=True)).rstrip() for line in (headings, *rows)]
+    return [bold(lines[0]), *lines[1:]]
 
 
-def _grid_lines(grid: Grid, width: int) -> list[Text]:
+def _grid_lines(grid: Grid, columns: int) -> list[str]:
     """A coloured grid, its columns in panels where the terminal is too narrow for all."""
     headings, rows = grid_table(grid)
-    styles = [
-        ["bold", *("" if box is None else f"{INK} on {lane_colour(box.lane)}" if _lit(grid, box.cells) else "dim" for box in boxes)]
-        for boxes in grid.boxes
-    ]
+    styles = [[_style(grid, box) for box in boxes] for boxes in grid.boxes]
     first = max(len(row[0]) for row in rows)
     cell = max(len(each) for line in (headings, *rows) for each in line[1:])
-    across = max(1, (width - first) // (cell + 1))
+    across = max(1, (columns - first) // (cell + 1))
     lines = []
     for start in range(1, len(headings), across):
-        columns = slice(start, start + across)
-        labels = " ".join(heading.rjust(cell) for heading in headings[columns])
-        lines += [Text(), Text(" " * (first + 1) + labels, "bold")]
+        panel = slice(start, start + across)
+        lines += ["", bold(" " * (first + 1) + " ".join(heading.rjust(cell) for heading in headings[panel]))]
         for row, style in zip(rows, styles, strict=True):
-            line = Text().append(row[0].rjust(first), "bold")
-            for each, how in zip(row[columns], style[columns], strict=True):
-                line.append(" ").append(each.rjust(cell), how)
-            lines.append(line)
+            cells = (styled(each.rjust(cell), **how) for each, how in zip(row[panel], style[start - 1 : start - 1 + across], strict=True))
+            lines.append(" ".join((bold(row[0].rjust(first)), *cells)))
     return lines
 
 
-def _lit(grid: Grid, cells: Sequence[Any]) -> bool:
-    return grid.highlight is None or not grid.highlight.isdisjoint(cells)
+def _style(grid: Grid, box: Any) -> dict[str, Any]:
+    """Return the colours of a box: of its lane, or dim where other elements are asked for."""
+    if box is None:
+        return {}
+    if grid.highlight is not None and grid.highlight.isdisjoint(box.cells):
+        return {"dim": True}
+    return {"fg": colour(INK), "bg": colour(lane_colour(box.lane))}
 
 
-def print_lines(lines: Sequence[Text], output: Path | None) -> None:
+def print_lines(lines: Sequence[str], output: Path | None) -> None:
     """Lines in colour to a terminal, plain anywhere else."""
     if output is not None:
-        write("".join(line.plain + "\n" for line in lines), output)
+        write("".join(click.unstyle(line) + "\n" for line in lines), output)
         return
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_ENDLESS)
+    columns = width()
     for line in lines:
-        console.print(line, soft_wrap=True)
+        plain = click.unstyle(line)
+        for part in [line] if len(plain) <= columns else folded(plain, columns, "  "):
+            show(part)
 
 
-def grids_text(grids: Sequence[Grid], output: Path | None) -> list[Text]:
+def grids_text(grids: Sequence[Grid], output: Path | None) -> list[str]:
     """Titles and grids as lines of text, as wide as the terminal where there is one."""
-    console = Console()
-    width = console.width if output is None and console.is_terminal else _ENDLESS
+    columns = width() if output is None else ENDLESS
     lines = []
     for grid in grids:
-        lines += [Text(), Text(grid.title, "bold"), *_grid_lines(grid, width)]
+        lines += ["", *map(bold, folded(grid.title, columns)), *_grid_lines(grid, columns)]
     return lines[1:]

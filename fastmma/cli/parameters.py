@@ -9,6 +9,8 @@ import click
 
 TARGET: Final = "H200"
 TYPE: Final = "bf16"
+STUDY_SIZE: Final = "256x256x4096"
+BENCH_SIZE: Final = "1024x1024x1024"
 PATH: Final = click.Path(path_type=Path)
 
 target = click.option("--target", default=TARGET, help="The GPU or target, such as H100 or sm_90a.")

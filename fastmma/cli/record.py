@@ -9,39 +9,17 @@ import click
 
 from fastmma.cli import parameters
 from fastmma.cli.progress import counting_bar
-from fastmma.cli.table import print_json
+from fastmma.cli.table import print_json, print_text
 from fastmma.products.cublas.book_file import TYPES
 from fastmma.study.linear_layers import linear_layers
 from fastmma.verification.cublas_record import record_cublas
-from fastmma.verification.cublas_requests import USUAL_ROWS, Layer, Request, read_rows, read_shapes, requests_of_layers
+from fastmma.verification.cublas_requests import Layer, Request, read_rows, read_shapes, requests_of_layers
 from fastmma.verification.cublaslt import CublasLt, load_library
 from fastmma.verification.cuda_driver import Driver, load_driver
 from fastmma.verification.hip import record as write_by_hip
 from fastmma.verification.record import record as write
 
 
-@click.command()
-@click.argument("folder", type=parameters.PATH)
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Without --cublas.")
-@click.option("--hip", is_flag=True, help="Without --cublas: an AMD GPU, by HIP's runtime and hipRTC; its dense v_mfma.")
-@click.option("--cublas", is_flag=True, help="Ask cuBLASLt what it would run for products: a plan book.")
-@click.option(
-    "--model",
-    type=parameters.PATH,
-    help="With --cublas: a folder with config.json or safetensors files, to ask about its linear layers.",
-)
-@click.option(
-    "--shapes", type=parameters.PATH, help="With --cublas: a file with lines of M, N, K, type, layout, and perhaps bias and batch."
-)
-@click.option("--rows", default=USUAL_ROWS, help="With --model: numbers of rows of the input, ranges with a step among them.")
-@click.option(
-    "--type", "types", multiple=True, show_default=parameters.TYPE, help=f"With --model: {', '.join(TYPES)}; may be given several times."
-)
-@click.option("--library", type=parameters.PATH, help="With --cublas: the file of cuBLASLt, by default PyTorch's or CuPy's.")
-@click.option(
-    "--workspace", type=click.IntRange(min=0), help="With --cublas: bytes that cuBLASLt may use, by default as many as PyTorch lends."
-)
-@parameters.as_json
 def record(
     folder: Path,
     seed: int,
@@ -55,14 +33,7 @@ def record(
     workspace: int | None,
     as_json: bool,
 ) -> None:
-    """Record what the GPU in this machine computes, for every opcode that is legal on it; `fastmma verify --folder` replays it anywhere.
-
-    FOLDER is where a folder named after the target is made; with --cublas, the .npz file to write.
-
-    With --hip: record an AMD GPU. This has not run on one yet.
-
-    With --cublas: ask its cuBLASLt which kernels it would run for a model, or for a file of shapes, and write a plan book.
-    """
+    """Record what the GPU in this machine computes, for every opcode that is legal on it; `fastmma verify --folder` replays it anywhere."""
     if cublas:
         _record_book(folder, _asked(model, shapes, rows, types or [parameters.TYPE]), library, workspace, as_json)
         return
@@ -76,7 +47,7 @@ def record(
     if as_json:
         print_json({"manifest": str(manifest), "bytes": size})
     else:
-        click.echo(f"{manifest}: {size:,} bytes")
+        print_text(f"{manifest}: {size:,} bytes")
 
 
 def _asked(model: Path | None, shapes: Path | None, rows: str, types: Sequence[str]) -> list[Request]:
@@ -99,8 +70,8 @@ def _record_book(path: Path, requests: list[Request], library: Path | None, work
     if as_json:
         print_json({"book": str(path), "library": asked.version, "gpu": asked.gpu, **found._asdict()})
         return
-    click.echo(f"{path}: {found.products:,} products of cuBLASLt {asked.version} on {asked.gpu}, {path.stat().st_size:,} bytes")
+    print_text(f"{path}: {found.products:,} products of cuBLASLt {asked.version} on {asked.gpu}, {path.stat().st_size:,} bytes")
     kinds = f"{found.kinds_confirmed} kinds of {found.kinds}, which {found.samples} samples confirmed"
-    click.echo(f"{found.confirmed:,} of them are of {kinds}")
+    print_text(f"{found.confirmed:,} of them are of {kinds}")
     if found.confirmed < found.products:
-        click.echo(f"{found.products - found.confirmed:,} are of kinds whose order no plan has; fastmma refuses them by name")
+        print_text(f"{found.products - found.confirmed:,} are of kinds whose order no plan has; fastmma refuses them by name")

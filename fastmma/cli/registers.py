@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.call import Operands
-from fastmma.host.arrays import one_of
 from fastmma.host.errors import OperandError
 from fastmma.host.files import content
+from fastmma.host.integers import one_of
 from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of

@@ -7,10 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-import click
-
-from fastmma.cli import parameters
-from fastmma.cli.table import print_json, print_table, print_wrapped, version_text
+from fastmma.cli.table import print_json, print_table, print_text, print_wrapped, version_text
 from fastmma.host.errors import TargetError
 from fastmma.isa.cute import atoms
 from fastmma.isa.instruction import Instruction, Movement
@@ -80,33 +77,27 @@ def describe(ins: Instruction | Movement) -> dict[str, Any]:
     }
 
 
-@click.command()
-@click.argument("opcode")
-@parameters.as_json
 def show(
     opcode: str,
     as_json: bool,
 ) -> None:
-    """Show a whole instruction: types, registers, layouts, targets, and how each computes it.
-
-    `fastmma layout` shows where the elements of one operand lie, `fastmma trace` what feeds one output.
-    """
+    """Show a whole instruction: types, registers, layouts, targets, and how each computes it."""
     shown = describe(instruction(opcode))
     if as_json:
         print_json(shown)
         return
-    click.echo(shown["opcode"])
+    print_text(shown["opcode"])
     print_wrapped(f"PTX {shown['ptx']}, {shown['heading']}" if shown["ptx"] else shown["heading"])
     for name in shown["cute"]:
-        click.echo(f"CuTe {name}")
-    click.echo("")
+        print_text(f"CuTe {name}")
+    print_text("\n")
     operands = shown["operands"]
     columns = [key for key in _HEADINGS if any(key in each for each in operands.values())]
     print_table(
         ("operand", *(_HEADINGS[key] for key in columns)),
         [(name, *(_CELLS[key](each) if key in _CELLS else each.get(key, "") for key in columns)) for name, each in operands.items()],
     )
-    click.echo("")
+    print_text("\n")
     alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for each in shown["targets"]:
         alike[each["numerics"] or "-", f"{each['level']}: {each['source']}"].append(each["target"])

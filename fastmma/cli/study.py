@@ -28,7 +28,6 @@ from fastmma.study.report import markdown, summary
 from fastmma.study.runner import run
 
 REPORT = "report.md"
-_SHAPE = "256x256x4096"
 _TITLES = {True: "What formats cost the layers of a model", False: "Accuracy study"}
 
 
@@ -39,11 +38,13 @@ def _grids(preset: str | None, own: dict[str, Any], sample: int, seeds: tuple[in
         if given:
             raise OperandError(f"--preset has a grid of its own: leave out {', '.join('--' + name.replace('_', '-') for name in given)}")
         return preset_of(preset).grids
-    if not files and ("format" not in given or "target" not in given):
-        raise OperandError(f"give --preset ({', '.join(PRESETS)}), or a grid: at least --format and --target")
+    if not files:
+        if "format" not in given:
+            raise OperandError(f"give --preset ({', '.join(PRESETS)}), weights, or a grid: at least --format")
+        given.setdefault("target", (parameters.TARGET,))
     (usual,) = preset_of(LAYERS).grids
     every = tuple(each or None for each in given.get("promote_every", (0,)))
-    shapes = tuple(parse_size(text, "--shape") for text in given.get("shape", (_SHAPE,)))
+    shapes = tuple(parse_size(text, "--shape") for text in given.get("shape", (parameters.STUDY_SIZE,)))
     options: dict[str, Any] = {"distributions": tuple(given.get("distribution", ("normal",))), "promote_every": every}
     options |= {"split_k": tuple(given.get("split_k", (1,))), "arithmetics": tuple(given.get("arithmetic", ("",)))}
     formats, targets = tuple(given.get("format", usual.formats)), tuple(given.get("target", usual.targets))
@@ -97,43 +98,6 @@ def _print(results: Results) -> None:
         click.echo()
 
 
-@click.command()
-@click.argument("model", required=False)
-@click.option("--preset", help=f"A study with a name: {', '.join(PRESETS)}.")
-@click.option(
-    "--output", type=parameters.PATH, help="A folder for the report, the table and the pictures; an interrupted study continues there."
-)
-@click.option("--format", "formats", multiple=True, help="Such as e4m3, nvfp4 or mxfp4:even (a rule); or two, as A,B.")
-@click.option("--target", "targets", multiple=True, help="The GPU, or ieee-f32.")
-@click.option("--shape", "shapes", multiple=True, metavar="MxNxK", help=f"By default {_SHAPE}.")
-@click.option("--distribution", "distributions", multiple=True, help="normal, uniform, positive, lognormal or outliers.")
-@click.option("--promote-every", type=click.IntRange(min=0), multiple=True, help="Of k; 0 for never.")
-@click.option("--split-k", type=click.IntRange(min=1), multiple=True, help="Parts of k that are accumulated separately.")
-@click.option(
-    "--arithmetic",
-    "arithmetics",
-    multiple=True,
-    help="Changes of the target's arithmetic, such as align_bits=20,rounding=rn; an empty text changes nothing.",
-)
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="PLACE[::NAMES]",
-    help="Weights (N, K), then perhaps activations (M, K): .npy, .npz or .safetensors files, or the folder of a model; "
-    "names of files and of tensors may be patterns, such as 'model.safetensors::*dense*'. Without names: all linear layers.",
-)
-@click.option(
-    "--activations",
-    multiple=True,
-    metavar="PLACE[::NAMES]",
-    help="One tensor for all layers, or tensors named like the layers; drawn if not given.",
-)
-@click.option("--transposed/--no-transposed", default=None, help="Weights are (K, N) in files, or not; else as config.json says.")
-@click.option("--seed", "seeds", type=click.IntRange(min=0), multiple=True, help="Seed of the random numbers.")
-@click.option("--sample", type=click.IntRange(min=1), default=SAMPLE, help="Rows and columns of the product that are compared.")
-@parameters.threads
-@parameters.as_json
 def study(
     model: str | None,
     preset: str | None,
@@ -153,12 +117,7 @@ def study(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    """Measure what formats and accumulators cost, against exact products.
-
-    MODEL is a folder with a model's weights, or other weights as --input names them.
-
-    Every option of the grid may be given more than once; the study is every combination.
-    """
+    """Measure what formats and accumulators cost, against exact products."""
     own = {
         "format": formats,
         "target": targets,

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
-import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
+from fastmma.cli.terminal import bold, folded, show, width
 from fastmma.isa.targets import NO_PTX
 
 Rows = Iterable[Sequence[str]]
 Choices = tuple[str, ...]
-_ENDLESS = 100_000  # a pipe or a file gets lines as long as they need to be
+_GAP = "  "  # between columns
 
 
 def merged(rows: list[tuple[Choices, ...]], column: int) -> list[tuple[Choices, ...]]:
@@ -30,58 +25,46 @@ def merged(rows: list[tuple[Choices, ...]], column: int) -> list[tuple[Choices, 
     return [(*rest[:column], tuple(choices), *rest[column:]) for rest, choices in groups.items()]
 
 
-def _console() -> Console:
-    """Return standard output; without a terminal it is as wide as COLUMNS says, or takes lines of any length."""
-    console = Console(highlight=False)
-    told = os.environ.get("COLUMNS", "").isdecimal()
-    return console if console.is_terminal or told else Console(highlight=False, width=_ENDLESS)
-
-
 def print_table(headings: Sequence[str], rows: Rows, title: str = "") -> None:
     """Print a table to standard output; on a terminal that is too narrow for it, the cells of a row one below the other."""
-    listed = [list(row) for row in rows]
-    console = _console()
-    natural = sum(max(map(len, column)) + 1 for column in zip(headings, *listed, strict=True)) - 1
-    if natural <= console.width:
-        table = Table(*headings, title=Text(title, "bold") if title else None, title_justify="left", box=None, pad_edge=False)
-        for row in listed:
-            table.add_row(*(Text(cell, overflow="fold") for cell in row))
-        console.print(table)
-        return
+    listed, columns = [list(row) for row in rows], width()
+    widths = [max(map(len, column)) for column in zip(headings, *listed, strict=True)]
     if title:
-        console.print(Text(_wrapped(title, console.width, ""), "bold"))
+        _print_bold(title, columns)
+    if sum(widths) + len(_GAP) * (len(widths) - 1) <= columns:
+        show(bold(_row(headings, widths)))
+        sys.stdout.writelines(_row(row, widths) + "\n" for row in listed)
+        return
     names = max(map(len, headings[1:]))
     for first, *others in listed:
-        console.print(Text(_wrapped(first, console.width, ""), "bold"))
+        _print_bold(first, columns)
         for heading, cell in zip(headings[1:], others, strict=True):
             if cell:
-                console.print(Text(f"  {heading.ljust(names)}  {_wrapped(cell, console.width, ' ' * (names + 4))}"))
+                lines = folded(cell, columns - names - 4)
+                show(f"  {heading.ljust(names)}  " + f"\n{' ' * (names + 4)}".join(lines))
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return _GAP.join(cell.ljust(size) for cell, size in zip(cells, widths, strict=True)).rstrip()
+
+
+def _print_bold(text: str, columns: int) -> None:
+    for line in folded(text, columns):
+        show(bold(line))
 
 
 def print_wrapped(text: str, indent: str = "") -> None:
     """Print a text to standard output; lines break between words, and all but the first are indented."""
-    console = _console()
-    console.print(Text("\n".join(_lines(text, console.width, indent))))
+    for line in folded(text, width(), indent):
+        show(line)
 
 
 def print_text(text: str) -> None:
     """Print lines to standard output; those that are wider than the terminal go on two columns further in."""
-    console = _console()
+    columns = width()
     for line in text.splitlines():
-        indent = " " * (len(line) - len(line.lstrip()) + 2)
-        console.print(Text("\n".join(_lines(line, console.width, indent))))
-
-
-def _lines(text: str, width: int, indent: str) -> list[str]:
-    """The lines of a text that is wider than a terminal, all but the first indented."""
-    if len(text) <= width:
-        return [text]
-    return textwrap.wrap(text, max(20, width), subsequent_indent=indent, break_on_hyphens=False)
-
-
-def _wrapped(text: str, width: int, indent: str) -> str:
-    """Lines that end where the terminal does, all but the first indented."""
-    return f"\n{indent}".join(textwrap.wrap(text, max(20, width - len(indent)), break_on_hyphens=False) or [""])
+        for part in folded(line, columns, " " * (len(line) - len(line.lstrip()) + 2)):
+            show(part)
 
 
 def print_markdown(headings: Sequence[str], rows: Rows) -> None:

@@ -5,10 +5,6 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
-import click
-from rich.text import Text
-
-from fastmma.cli import parameters
 from fastmma.cli.layout import element
 from fastmma.cli.output import PICTURES, TABLES, chosen_format, print_lines, text_table, write, write_drawing
 from fastmma.isa.table import multiply
@@ -17,16 +13,6 @@ from fastmma.operands.pictures.painting import draw, on_paper
 from fastmma.operands.pictures.text import cell_table, json_text
 from fastmma.operands.trace import Trace, placements
 from fastmma.operands.trace import trace as trace_output
-
-EXAMPLES = """
-Examples:
-
-\b
-fastmma trace mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 --d 4,5
-fastmma trace mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 --d 4,5 --selector 1
-fastmma trace wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 --d 40,100 --format json
-fastmma trace mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 --d 4,5 --computation 2 --output feeds.svg
-"""
 
 
 def _sides(cells: list[Cell], axis: int) -> str:
@@ -47,18 +33,6 @@ def _rows(found: Trace) -> list[list[str]]:
     return rows
 
 
-@click.command(epilog=EXAMPLES)
-@click.argument("opcode")
-@click.option("--d", "where", required=True, help="ROW,COL: the output.")
-@click.option("--computation", type=int, default=0, help="Which of the four computations of m8n8k4.")
-@parameters.form
-@parameters.as_json
-@parameters.output
-@click.option("--selector", type=int, default=0, help="Sparsity selector.")
-@click.option("--byte-id-a", type=int, default=0, help="Byte selector of the scales of a.")
-@click.option("--thread-id-a", type=int, default=0, help="Thread selector of the scales of a.")
-@click.option("--byte-id-b", type=int, default=0, help="Byte selector of the scales of b.")
-@click.option("--thread-id-b", type=int, default=0, help="Thread selector of the scales of b.")
 def trace(
     opcode: str,
     where: str,
@@ -72,10 +46,7 @@ def trace(
     byte_id_b: int,
     thread_id_b: int,
 ) -> None:
-    """Show one output of an instruction: the lanes (T), registers and bits that feed it, and where it lies.
-
-    `fastmma show` describes the whole instruction, `fastmma layout` one operand.
-    """
+    """Show one output of an instruction: the lanes (T), registers and bits that feed it, and where it lies."""
     chosen = "json" if as_json else chosen_format(fmt, output)
     ids = {"byte_id_a": byte_id_a, "thread_id_a": thread_id_a, "byte_id_b": byte_id_b, "thread_id_b": thread_id_b}
     found = trace_output(multiply(opcode), *element(where), computation, selector=selector, **ids)
@@ -102,7 +73,7 @@ def trace(
     else:
         head = [found.instruction.opcode, found.equation, *([f"computation {computation}"] if several else []), ""]
         table = text_table((("elements", "lane", "register", "bits"), _rows(found)))
-        print_lines([*map(Text, head), *table, *map(Text, _memory(found))], output)
+        print_lines([*head, *table, *_memory(found)], output)
 
 
 def _memory_of(source: str) -> str:

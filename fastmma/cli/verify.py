@@ -10,7 +10,7 @@ import click
 
 from fastmma.cli import parameters
 from fastmma.cli.progress import counting_bar
-from fastmma.cli.table import print_json, print_markdown, print_table
+from fastmma.cli.table import print_json, print_markdown, print_table, print_text
 from fastmma.isa.instruction import Movement
 from fastmma.isa.table import instruction
 from fastmma.verification.manifest import GOLDEN
@@ -35,20 +35,6 @@ def _rows(report: Report) -> list[list[str]]:
     return [[*family, *(f"{value:,}" for value in total)] for family, total in families.items()]
 
 
-@click.command()
-@click.option("--gpu", is_flag=True, help="Compare with the GPU in this machine on fresh inputs.")
-@click.option(
-    "--minutes",
-    type=click.FloatRange(min=0),
-    default=1.0,
-    help="With --gpu: at least one round of everything, then more until the time is over.",
-)
-@click.option("--warps", type=click.IntRange(min=1), default=512, help="With --gpu: warps a trial.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="With --gpu.")
-@click.option("--target", help="Without --gpu: whose recordings, by default sm_90a.")
-@click.option("--folder", type=parameters.PATH, help="Without --gpu: where `fastmma record` wrote, instead of what ships.")
-@parameters.markdown
-@parameters.as_json
 def verify(
     gpu: bool,
     minutes: float,
@@ -59,10 +45,7 @@ def verify(
     markdown: bool,
     as_json: bool,
 ) -> None:
-    """Replay the recordings that ship with fastmma on the emulator; with --gpu, compare emulator and silicon on adversarial inputs.
-
-    The exit status is 1 if any bit differs.
-    """
+    """Replay the recordings that ship with fastmma on the emulator; with --gpu, compare emulator and silicon on adversarial inputs."""
     if gpu and (target is not None or folder is not None):
         raise click.BadParameter("--target and --folder choose recordings; with --gpu the target is that of the GPU in this machine")
     bar, task = counting_bar("seconds" if gpu else "trials")
@@ -77,7 +60,7 @@ def verify(
             )
         else:
             report = replay(
-                "sm_90a" if target is None else target,
+                parameters.TARGET if target is None else target,
                 folder=folder or GOLDEN,
                 progress=lambda done, total: bar.update(task, completed=done, total=total),
             )
@@ -88,11 +71,11 @@ def verify(
         print_markdown(HEADINGS, _rows(report))
     else:
         print_table(HEADINGS, _rows(report))
-        click.echo(
+        print_text(
             f"{report.elements:,} elements of {report.target} against {report.reference} in {report.seconds:.0f} s: {report.wrong:,} wrong"
         )
         for outcome in report.outcomes:
             if outcome.wrong:
-                click.echo(f"{outcome.wrong:,} wrong of {outcome.elements:,}, among them\n{outcome.worst}")
+                print_text(f"{outcome.wrong:,} wrong of {outcome.elements:,}, among them\n{outcome.worst}")
     if report.wrong:
         raise click.exceptions.Exit(1)

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 
 from fastmma.cli import parameters
 from fastmma.cli.progress import Bar
-from fastmma.cli.table import print_json
+from fastmma.cli.table import print_json, print_text
 from fastmma.host.memory import amount
 from fastmma.isa.gpus import target_named
 from fastmma.verification import warm as ahead
@@ -56,11 +56,6 @@ def _made(calls: list[ahead.Call], jobs: int) -> Iterator[ahead.Call]:
             raise
 
 
-@click.command()
-@click.option("--target", multiple=True, help=f"A GPU: H100, sm_90a, ...; by default {parameters.TARGET}.")
-@click.option("--format", "format_", multiple=True, help="A format or a block-scaled scheme; by default all.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Processes that compile; by default one a core.")
-@parameters.as_json
 def warm(
     target: tuple[str, ...],
     format_: tuple[str, ...],
@@ -86,4 +81,4 @@ def warm(
     if as_json:
         print_json({"kernels": place.files, "bytes": place.bytes, "folder": str(place.path), "seconds": seconds})
         return
-    print(f"{place.files} kernels, {amount(place.bytes)}, are in {place.path} ({seconds:.0f} s)")
+    print_text(f"{place.files} kernels, {amount(place.bytes)}, are in {place.path} ({seconds:.0f} s)")

@@ -13,8 +13,8 @@ from dask import delayed
 from numpy.typing import NDArray
 
 from fastmma.dask.arrays import dask_array, rows_and_columns, stands_for, whole
-from fastmma.host.arrays import axis_of
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import axis_of
 from fastmma.isa.formats import FORMATS
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul as multiplied

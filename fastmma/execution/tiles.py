@@ -11,8 +11,8 @@ from fastmma.backends.call import Operands
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of
 from fastmma.execution.plan import MmaPlan, chosen_operation
-from fastmma.host.arrays import flag
 from fastmma.host.calls import public_call
+from fastmma.host.integers import flag
 from fastmma.host.kept_memory import empty
 from fastmma.host.threads import thread_count
 from fastmma.isa.codes import from_codes

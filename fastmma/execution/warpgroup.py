@@ -14,9 +14,10 @@ from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of
 from fastmma.execution.plan import MmaPlan, chosen_operation
 from fastmma.execution.shared_memory import matrix_in_memory
-from fastmma.host.arrays import as_array, whole
+from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.host.integers import whole
 from fastmma.host.threads import thread_count
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.formats import Format

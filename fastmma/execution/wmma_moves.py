@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.backends.resolve import backend_of, resolved_target
 from fastmma.execution.shared_memory import move_on_gpu
-from fastmma.host.arrays import integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
+from fastmma.host.integers import integer
 from fastmma.isa.instruction import Movement
 from fastmma.isa.table import movement
 from fastmma.numerics.lookup import fragment_evidence

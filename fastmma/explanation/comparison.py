@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.explanation.numbers import number_text
-from fastmma.host.arrays import as_array, integer
+from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.host.float_mode import default_floats
+from fastmma.host.integers import integer
 from fastmma.isa.codes import decode, to_codes
 from fastmma.isa.formats import FORMATS, Format, format_of
 

@@ -15,9 +15,10 @@ from fastmma.execution.plan import MmaPlan
 from fastmma.execution.tiles import mma
 from fastmma.explanation.explanation import Explanation
 from fastmma.explanation.recorder import Recorder
-from fastmma.host.arrays import as_array, whole
+from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import whole
 from fastmma.isa.codes import to_codes
 from fastmma.isa.formats import format_of
 from fastmma.isa.table import multiply

@@ -9,10 +9,10 @@ from typing import Any
 
 from fastmma.explanation import picture, text
 from fastmma.explanation.derivation import Derivation
-from fastmma.host.arrays import integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
 from fastmma.host.float_mode import default_floats
+from fastmma.host.integers import integer
 
 _SHOWN = 16  # steps that are shown in full
 

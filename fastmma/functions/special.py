@@ -1,4 +1,4 @@
-"""The approximations of a GPU's special function unit: ex2, lg2, rcp, rsqrt, sqrt of f32, ex2 of 16 bits, and what PTX builds on them."""
+"""Approximations of a GPU's special function unit (ex2, lg2, rcp, rsqrt, sqrt; ex2 and tanh of 16 bits), and what PTX builds on them."""
 
 from __future__ import annotations
 
@@ -53,12 +53,33 @@ def ex2_of_halves(x: NDArray[Any]) -> NDArray[Any]:
     >>> ex2_of_halves(np.float16([0.5, -1, 16])).tolist()
     [1.4140625, 0.5, inf]
     """
-    if x.dtype != np.float16:
-        return (ex2(x.astype(np.float32), flush=True).view(np.uint32) >> np.uint32(16)).astype(np.uint16).view(x.dtype)
-    wide = ex2(x.astype(np.float32), flush=False)
+    return _cut(ex2(x.astype(np.float32), flush=x.dtype != np.float16), x.dtype)
+
+
+@default_floats
+def tanh_of_halves(x: NDArray[Any]) -> NDArray[Any]:
+    """Compute ``tanh.approx.f16`` or ``tanh.approx.bf16``: the result of ``tanh.approx.f32``, truncated.
+
+    Parameters
+    ----------
+    x : float16 or bfloat16 array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tanh_of_halves(np.float16([0.5, -1, 16])).tolist()
+    [0.4619140625, -0.76123046875, 1.0]
+    """
+    return _cut(_apply("tanh.approx.f32", x.astype(np.float32)), x.dtype)
+
+
+def _cut(wide: Floats, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Truncate to 16 bits."""
+    if dtype != np.float16:
+        return (wide.view(np.uint32) >> np.uint32(16)).astype(np.uint16).view(dtype)
     with np.errstate(all="ignore"):
         found = wide.astype(np.float16)
-        above = np.isfinite(found) & (found.astype(np.float32) > wide)
+        above = np.isfinite(found) & (np.abs(found.astype(np.float32)) > np.abs(wide))
     cut = np.where(above, np.nextafter(found, np.float16(0)), found)
     return np.where(np.isnan(cut), np.uint16(0x7FFF).view(np.float16), cut)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -175,7 +174,7 @@ def written(path: Path) -> Iterator[IO[bytes]]:
             with place.open("wb") as file:
                 yield file
             return
-        partial = place.with_name(f".fastmma-{secrets.token_hex(8)}.part")
+        partial = place.with_name(f".fastmma-{os.urandom(8).hex()}.part")
         with partial.open("xb") as file:
             if mode is not None:
                 partial.chmod(stat.S_IMODE(mode))

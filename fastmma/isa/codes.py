@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastmma.host.arrays import as_array, flag
+from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import flag
 from fastmma.isa.formats import FORMATS, Format, format_of
 
 Rounding = Literal["rn", "rz"]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
-
-import ml_dtypes
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from fastmma.host.errors import InstructionError
 from fastmma.host.float_mode import default_floats
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Specials = Literal["ieee", "nan", "none", "nan-only-ff", "nan-only-80"]
 
@@ -67,11 +67,16 @@ class Format:
     @cached_property
     def dtype(self) -> np.dtype[Any]:
         """dtype of an array of elements (tf32 is float32, b1 is bool)."""
+        import ml_dtypes
+        import numpy as np
+
         return np.dtype(getattr(ml_dtypes, self.dtype_name, self.dtype_name))
 
     @cached_property
     def code_dtype(self) -> np.dtype[Any]:
         """Unsigned dtype that holds one code an item."""
+        import numpy as np
+
         return np.dtype(f"u{max(8, self.bits) // 8}")
 
     @cached_property
@@ -232,6 +237,9 @@ def format_of(name: str | Format | np.dtype[Any] | type) -> Format:
     >>> format_of(ml_dtypes.bfloat16).name
     'bf16'
     """
+    import ml_dtypes
+    import numpy as np
+
     if isinstance(name, Format):
         return name
     if isinstance(name, str) and name.removeprefix(".") in FORMATS:

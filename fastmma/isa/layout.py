@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fastmma.host.arrays import whole
 from fastmma.host.errors import OperandError
+from fastmma.host.integers import whole
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Mode(NamedTuple):
@@ -35,6 +36,8 @@ class Place(NamedTuple):
 @lru_cache(1024)
 def _walk(lane: tuple[Mode, ...], element: tuple[Mode, ...], axis: int) -> NDArray[np.intp]:
     """Coordinate `axis` of a Mode (1 row, 2 column, 3 tile) for every (lane, element)."""
+    import numpy as np
+
     total = np.zeros((1, 1), dtype=np.intp)
     for modes, as_lane in ((lane, True), (element, False)):
         digits = np.zeros(1, dtype=np.intp)
@@ -86,9 +89,25 @@ class Layout:
     lane_numbers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        held = np.bincount(self.offsets.ravel(), minlength=self.tiles * math.prod(self.shape))
-        if len(held) != self.tiles * math.prod(self.shape) or not (held == self.copies).all():
+        if not (self._is_compact() or self._is_even()):
             raise ValueError(f"the layout of a {self.shape[0]}x{self.shape[1]} matrix is not a bijection")
+
+    def _is_compact(self) -> bool:
+        """Tell whether the modes that move are digits of the place in the matrices: then each place is held equally often."""
+        moving = [mode for mode in (*self.lane, *self.element) if mode.row or mode.col or mode.tile]
+        place = 1
+        for step, size in sorted(((mode.tile * self.shape[0] + mode.row) * self.shape[1] + mode.col, mode.size) for mode in moving):
+            if step != place:
+                return False
+            place *= size
+        return place == self.tiles * math.prod(self.shape)
+
+    def _is_even(self) -> bool:
+        """Tell whether each place is held equally often by counting, as of layouts whose modes are no digits."""
+        import numpy as np
+
+        held = np.bincount(self.offsets.ravel(), minlength=self.tiles * math.prod(self.shape))
+        return len(held) == self.tiles * math.prod(self.shape) and bool((held == self.copies).all())
 
     @cached_property
     def lanes(self) -> int:
@@ -113,6 +132,8 @@ class Layout:
     @cached_property
     def register_dtype(self) -> np.dtype[Any]:
         """uint64 for f64, else uint32."""
+        import numpy as np
+
         return np.dtype(f"u{self.register_bits // 8}")
 
     @cached_property
@@ -143,6 +164,8 @@ class Layout:
     @cached_property
     def inverse(self) -> NDArray[np.intp]:
         """For each (tile, row, column), ``lane * elements + element`` of its first copy."""
+        import numpy as np
+
         inverse = np.argsort(self.offsets.ravel(), kind="stable")[:: self.copies].reshape(self.tiles, *self.shape)
         inverse.flags.writeable = False
         return inverse
@@ -188,6 +211,8 @@ class Layout:
         The matrix is stored row-major, or column-major where `column_major`, its elements as wide as their containers. Then the elements
         of a register are one word of it, and going between matrix and registers is a permutation of words.
         """
+        import numpy as np
+
         per_register = self.register_bits // self.bits
         rows, cols = self.shape
         position = (self.tile * cols + self.cols) * rows + self.rows if self.column_major else self.offsets

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from fastmma.isa.instruction import Instruction
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class ScaleSelectors(NamedTuple):
@@ -33,6 +34,8 @@ def scale_selectors(ins: Instruction, operand: str) -> ScaleSelectors:
 
 def scale_lanes(ins: Instruction, operand: str, thread_id: int) -> NDArray[np.intp]:
     """The lane that holds the scales of each row of A, or of each column of B."""
+    import numpy as np
+
     if operand == "a":
         row = np.arange(ins.m)
         return 4 * (row % 8) + 2 * thread_id + row // 8

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from fastmma.host.integers import one_of
 from fastmma.isa.fragments import container_bits
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.layout import Layout, Mode
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,8 @@ class Pattern:
 
     def table(self, ordered: bool) -> NDArray[np.int8]:
         """Places in the chunk for each of the 16 words; -1 where a word is invalid."""
+        import numpy as np
+
         table = np.full((16, self.stored), -1, dtype=np.int8)
         for word, places in self.words[: self.ordered if ordered else None]:
             table[word] = places
@@ -116,3 +121,14 @@ def metadata_layout(ins: Instruction) -> Layout:
     }
     lane, element = modes[metadata_lanes(ins), container_bits(ins.formats.a, ins.kind) >= 16]
     return Layout((ins.m, chunks), lane + warps, element, bits=4)
+
+
+def check_selector(ins: Instruction, selector: Any) -> int:
+    """The sparsity selector as an int.
+
+    Raises
+    ------
+    OperandError
+        If it is outside the range that PTX gives for the instruction.
+    """
+    return one_of(selector, selectors(ins), f"{ins}: selector")

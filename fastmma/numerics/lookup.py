@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from fastmma.host.arrays import flag
 from fastmma.host.environment import variable
 from fastmma.host.errors import TargetError
+from fastmma.host.integers import flag
 from fastmma.isa.amd.table import namesake
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.instruction import Instruction, Movement, check_legal

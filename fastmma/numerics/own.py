@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, get_args
 
-from fastmma.host.arrays import whole
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import whole
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of

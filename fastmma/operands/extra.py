@@ -6,8 +6,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, whole
+from fastmma.host.arrays import as_array
 from fastmma.host.errors import OperandError
+from fastmma.host.integers import whole
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.operands.check import check_shape, codes_of

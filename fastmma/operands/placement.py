@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
+from operator import mul
 
-import numpy as np
-
-from fastmma.host.arrays import one_of
 from fastmma.host.errors import OperandError
+from fastmma.host.integers import one_of
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.layout import Layout, Mode
 from fastmma.isa.scales import scale_selectors
-from fastmma.isa.sparsity import metadata_bit, metadata_lanes, metadata_layout, selectors
+from fastmma.isa.sparsity import check_selector, metadata_bit, metadata_lanes, metadata_layout, selectors
 from fastmma.isa.table import instruction
 from fastmma.isa.tcgen05.tensor_memory import lane_digits
 from fastmma.isa.tcgen05.tensor_memory import metadata_layout as metadata_layout_of_tcgen05
 from fastmma.operands.pictures.view import Placement
-from fastmma.operands.sparse import check_selector
 
 
 def operand_names(ins: Instruction | Movement) -> tuple[str, ...]:
@@ -42,7 +41,7 @@ def _metadata(ins: Instruction, selector: int) -> Placement:
     count, layout, chosen = metadata_lanes(ins), metadata_layout(ins), check_selector(ins, selector)
     base = count * chosen % 4
     # of each group of four lanes, the pair or the one that contributes
-    within = int(np.searchsorted(np.cumprod([mode.size for mode in layout.lane]), count, side="right"))
+    within = sum(lanes <= count for lanes in accumulate((mode.size for mode in layout.lane), mul))
     digits = () if count == 4 else (*layout.lane[:within], Mode(4 // count, 0, 0), *layout.lane[within:])
     return Placement("metadata", "4-bit words", "e", layout, digits, base, metadata_bit(ins, chosen))
 

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, one_of
+from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.host.integers import one_of
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.scales import scale_lanes, scale_selectors
 from fastmma.isa.table import multiply

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, flag, one_of
+from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.host.integers import flag
 from fastmma.isa.codes import decode, from_codes, to_codes
 from fastmma.isa.formats import Format, format_of
 from fastmma.isa.instruction import Instruction
-from fastmma.isa.sparsity import PATTERNS, Pattern, metadata_bit, metadata_lanes, metadata_layout, pattern_of, selectors
+from fastmma.isa.sparsity import PATTERNS, Pattern, check_selector, metadata_bit, metadata_lanes, metadata_layout, pattern_of
 from fastmma.isa.table import multiply
 from fastmma.operands.check import register_words
 
@@ -171,17 +172,6 @@ def _sparse(ins: str | Instruction) -> Instruction:
     if not found.sparse:
         raise InstructionError(f"{found}: the instruction is not sparse and has no metadata")
     return found
-
-
-def check_selector(ins: Instruction, selector: Any) -> int:
-    """The sparsity selector as an int.
-
-    Raises
-    ------
-    OperandError
-        If it is outside the range that PTX gives for the instruction.
-    """
-    return one_of(selector, selectors(ins), f"{ins}: selector")
 
 
 def _contributing(ins: Instruction, selector: int) -> NDArray[np.intp]:

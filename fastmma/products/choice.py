@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from fastmma.host.errors import InstructionError, OperandTypeError, TargetError
 from fastmma.isa.formats import FORMATS, Format, format_of
@@ -15,6 +13,9 @@ from fastmma.isa.table import multiplications
 from fastmma.isa.targets import TARGETS, specific, target_of
 from fastmma.isa.tcgen05.instruction import largest
 from fastmma.numerics.lookup import arithmetic
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # what a vendor library reaches for first: tcgen05 or wgmma where there is one, and the deepest k
 _OP_PREFERENCE = {"tcgen05": 0, "wgmma": 0, "mma": 1, "wmma": 2, **dict.fromkeys(("v_mfma", "v_smfmac", "v_wmma", "v_swmmac"), 1)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from fastmma.host.arrays import check_string, flag, integer
 from fastmma.host.errors import OperandError
+from fastmma.host.integers import check_string, flag, integer
 from fastmma.isa.instruction import Instruction
 from fastmma.products.choice import other_spelling
 from fastmma.products.library_plan import LibraryPlan

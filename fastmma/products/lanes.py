@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import flag, integer
 from fastmma.host.errors import OperandError
+from fastmma.host.integers import flag, integer
 
 TREES = {"halves": "in halves: each of the first half adds the one half of them further", "ascending": "in ascending order"}
 _WARP, _WARPS, _GROUPS = 32, 4, 8  # how the last kernel of several blocks adds their sums: 128 threads

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fastmma.backends.call import Codes, Operands
 from fastmma.backends.engine import Backend
-from fastmma.host.arrays import check_string
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import check_string
 from fastmma.isa.scalar import OP
 from fastmma.products.lanes import Lanes
 from fastmma.products.library_plan import LibraryPlan

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fastmma.backends.resolve import operation_of
-from fastmma.host.arrays import flag, integer
 from fastmma.host.errors import OperandError
+from fastmma.host.integers import flag, integer
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, integer
+from fastmma.host.arrays import as_array
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.host.integers import integer
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fastmma.host.arrays import flag, integer
 from fastmma.host.errors import InstructionError, OperandError
+from fastmma.host.integers import flag, integer
 from fastmma.isa.formats import FORMATS, Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.targets import BLACKWELL, specific

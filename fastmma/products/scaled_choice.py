@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastmma.backends.resolve import resolved_target
-from fastmma.host.arrays import integer, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
+from fastmma.host.integers import integer, whole
 from fastmma.isa.formats import format_of
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction

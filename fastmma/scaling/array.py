@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, axis_of, whole
+from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
 from fastmma.host.float_mode import default_floats
+from fastmma.host.integers import axis_of, whole
 from fastmma.host.threads import thread_count
 from fastmma.isa.codes import all_codes, decode, encode, from_codes
 from fastmma.isa.formats import format_of

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, axis_of, whole
+from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import axis_of, whole
 from fastmma.isa.codes import from_codes, to_codes
 from fastmma.isa.formats import FORMATS
 

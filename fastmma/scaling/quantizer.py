@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, axis_of, flag
+from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import axis_of, flag
 from fastmma.host.threads import parallel_for, thread_count
 from fastmma.scaling.array import ScaledArray
 from fastmma.scaling.rounding import block_maxima, round_blocks, rounding_of

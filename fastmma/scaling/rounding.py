@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import whole
 from fastmma.host.errors import OperandError
+from fastmma.host.integers import whole
 from fastmma.host.threads import parallel_for
 from fastmma.isa.codes import encode
 from fastmma.isa.formats import Format

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import integer, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
+from fastmma.host.integers import integer, whole
 from fastmma.isa.formats import Format, format_of
 from fastmma.shared.memory import elements_of
 from fastmma.shared.tile import Tile

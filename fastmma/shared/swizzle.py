@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.host.arrays import as_array, whole
+from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import whole
 from fastmma.isa.descriptor import SWIZZLES
 
 _MOST_BITS = 62  # of an address

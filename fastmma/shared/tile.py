@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, flag, integer
+from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import flag, integer
 from fastmma.isa.descriptor import Descriptor
 from fastmma.isa.formats import Format, format_of
 from fastmma.isa.tcgen05.matrix_descriptor import MatrixDescriptor

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, fields
 from itertools import product
 from typing import Any
 
-from fastmma.host.arrays import integer
 from fastmma.host.errors import OperandError
+from fastmma.host.integers import integer
 from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction
 from fastmma.numerics.changes import changes

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.plan import Plan
-from fastmma.host.arrays import integer
 from fastmma.host.errors import OperandError
+from fastmma.host.integers import integer
 from fastmma.isa.gpus import TargetName
 from fastmma.products.gemm import gemm
 from fastmma.products.gemm_choice import gemm_plan

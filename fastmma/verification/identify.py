@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import as_array, integer
+from fastmma.host.arrays import as_array
 from fastmma.host.calls import public_call
 from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
+from fastmma.host.integers import integer
 from fastmma.isa.formats import Format, format_of
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.products.gemm import gemm

@@ -20,6 +20,7 @@ from fastmma.products.choice_map import choice_map
         (4096, 14336, "bf16", "H200", range(1, 300, 7)),
         (4096, 4096, "f16", "H100", range(1, 100, 3)),
         (4096, 4096, "f32", "H200", range(1, 60, 4)),
+        (4096, 4096, "f32", "H200", range(1, 3)),  # of which only vectors take an alpha first
         (4096, 14336, "tf32", "H200", range(1, 300, 9)),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,16 @@ import click
 import pytest
 from reference.command_line import run
 
+from fastmma.agreement.layer import CUTS, LAYOUTS, LEAST_RATE
+from fastmma.agreement.layer import PRESETS as LIBRARIES
+from fastmma.agreement.ranks import ALL_REDUCES
 from fastmma.cli.app import COMMANDS, app
+from fastmma.products.cublas.book_file import TYPES
+from fastmma.study.grid import SAMPLE
+from fastmma.study.presets import PRESETS
+from fastmma.study.speed.peers import PEERS
+from fastmma.study.speed.products import FAMILIES
+from fastmma.verification.cublas_requests import USUAL_ROWS
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
@@ -28,7 +38,81 @@ def test_the_list_of_commands_has_the_first_word_of_each() -> None:
         assert (command.help or "").split()[0] == entry.summary.split()[0], name
 
 
-@pytest.mark.parametrize("name", ["typer", "pydantic"])
-def test_commands_need_no_package_that_brings_others(name: str) -> None:
-    script = f"import sys; from fastmma.cli import main; main(['--help']); sys.exit({name!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0
+# of commands that compute nothing, and what they must not import: it takes longer than a command may take to start
+IMPORTS = {
+    "list": ("numpy", "rich", "typer", "pydantic"),
+    "list --summary --target H100": ("numpy", "rich"),
+    "show mma.m16n8k16.f32.f16": ("numpy", "rich"),
+    "gpus": ("numpy", "rich"),
+    **{f"{name} --help": ("numpy", "rich", "typer", "pydantic", "fastmma.isa") for name in COMMANDS},
+}
+
+
+def test_commands_import_what_they_need() -> None:
+    """One process each would take longer than all else here, so modules that are found are removed in between."""
+    script = f"""
+import contextlib, io, sys
+from fastmma.cli import main
+for line, modules in {IMPORTS}.items():
+    with contextlib.redirect_stdout(io.StringIO()):
+        main(line.split())
+    found = [name for name in modules if name in sys.modules]
+    assert not found, (line, found)
+    for name in [name for name in sys.modules if name.startswith("fastmma.isa")]:
+        del sys.modules[name]
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# what the help of an option lists, from the table that has it: help imports no table
+LISTED = {
+    ("study", "preset"): PRESETS,
+    ("record", "types"): TYPES,
+    ("bench", "families"): FAMILIES,
+    ("bench", "peers"): [peer.name for peer in PEERS],
+    ("invariance", "layout"): LAYOUTS,
+    ("invariance", "preset"): LIBRARIES,
+    ("invariance", "cut"): CUTS,
+    ("invariance", "all_reduce"): ALL_REDUCES,
+}
+DEFAULTS = {
+    ("study", "sample"): SAMPLE,
+    ("record", "rows"): USUAL_ROWS,
+    ("invariance", "least_rate"): LEAST_RATE,
+    ("agree", "least_rate"): LEAST_RATE,
+}
+
+
+def parameter(command: str, name: str) -> click.Option:
+    found = app.get_command(click.Context(app), command)
+    assert found is not None
+    (option,) = (each for each in found.params if each.name == name)
+    assert isinstance(option, click.Option)
+    return option
+
+
+@pytest.mark.parametrize(("command", "name"), LISTED)
+def test_help_lists_what_the_table_has(command: str, name: str) -> None:
+    told = parameter(command, name).help or ""
+    assert [each for each in LISTED[command, name] if not re.search(rf"(?<![\w-]){re.escape(each)}(?![\w-])", told)] == []
+
+
+@pytest.mark.parametrize(("command", "name"), DEFAULTS)
+def test_defaults_are_those_of_the_functions(command: str, name: str) -> None:
+    option = parameter(command, name)
+    assert option.type.convert(option.default, option, click.Context(app)) == DEFAULTS[command, name]
+
+
+def test_commands_share_their_defaults() -> None:
+    """A target, a type and threads that are not given are those of one table; what names several GPUs or all formats has none."""
+    shared = {"target": "H200", "types": "bf16", "threads": None}
+    for name in COMMANDS:
+        command = app.get_command(click.Context(app), name)
+        assert command is not None
+        for option in command.params:
+            if option.name in shared and not option.multiple:
+                given = command.make_context(name, [], resilient_parsing=True).params[option.name]
+                assert given in (shared[option.name], None), (name, option.name)
+                told = getattr(option, "help", None) or ""
+                assert "by default" not in told or (shared[option.name] or "all cores") in told, (name, told)

@@ -106,7 +106,16 @@ def test_operands_of_any_shapes_are_repeated(shapes: tuple[tuple[int, ...], ...]
         np.testing.assert_array_equal(found, a * b + (c[..., ::-1] if c.ndim else c))
 
 
-@pytest.mark.parametrize(("fmt", "recorded"), [(np.float16, 3577024059), (ml_dtypes.bfloat16, 3937412453)], ids=["f16", "bf16"])
-def test_exponentials_of_16_bits_have_an_h100s_and_an_h200s_bits_for_all_codes(fmt: Any, recorded: int) -> None:
-    found = special.ex2_of_halves(np.arange(65536, dtype=np.uint16).view(fmt))
+@pytest.mark.parametrize(
+    ("function", "fmt", "recorded"),
+    [
+        (special.ex2_of_halves, np.float16, 3577024059),
+        (special.ex2_of_halves, ml_dtypes.bfloat16, 3937412453),
+        (special.tanh_of_halves, np.float16, 1339812855),
+        (special.tanh_of_halves, ml_dtypes.bfloat16, 2704748612),
+    ],
+    ids=["ex2 f16", "ex2 bf16", "tanh f16", "tanh bf16"],
+)
+def test_approximations_of_16_bits_have_an_h100s_and_an_h200s_bits_for_all_codes(function: Any, fmt: Any, recorded: int) -> None:
+    found = function(np.arange(65536, dtype=np.uint16).view(fmt))
     assert zlib.crc32(found.tobytes()) == recorded

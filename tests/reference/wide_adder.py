@@ -52,6 +52,7 @@ class Rule(NamedTuple):
     flush_inputs: bool
     flush_results: bool
     negative_zero: bool
+    group: int
 
 
 class Sums(NamedTuple):
@@ -66,10 +67,11 @@ class Sums(NamedTuple):
 
 
 def holds(plan: fastmma.GemmPlan) -> bool:
-    """Tell whether it computes a plan's products: of one part, of whose terms each is one product."""
+    """Tell whether it computes a plan's products: of one part, of whose terms each is a product, or a group's sum that an integer holds."""
     ins, own = plan.operation.instruction, plan.operation.arithmetic
     plain = plan.split_k == 1 and plan.promote_every is None and not plan.epilogue and ins.ctype == ins.dtype == ins.accumulator
-    known = own.c_joins in ("terms", "sum") and own.group == 1 and not ins.sparse and not ins.scale_vec_size
+    reach = sum(fmt.emax - fmt.emin + 2 * fmt.mantissa_bits + 1 for fmt in ins.formats[:2]) + own.group.bit_length()
+    known = own.c_joins in ("terms", "sum") and (own.group == 1 or reach < _FAR) and not ins.sparse and not ins.scale_vec_size
     return own.method == "fused" and plain and known and not own.native_c
 
 
@@ -84,7 +86,7 @@ def multiply(plan: fastmma.GemmPlan, a: NDArray[Any], b: NDArray[Any], c: NDArra
     starts = np.zeros((len(a), b.shape[1]), np.int64) if c is None else to_codes(c, fmt.name).astype(np.int64)
     modes = _MODES[own.rounding], _MODES[own.align_rounding]
     joins, flushes = (own.c_joins == "sum", own.join_bits), (own.flush_inputs, own.flush_results, own.negative_zero)
-    rule = Rule(own.terms, own.align_bits, own.keep_bits, *modes, own.emax_floor, *joins, *flushes)
+    rule = Rule(own.terms, own.align_bits, own.keep_bits, *modes, own.emax_floor, *joins, *flushes, own.group)
     sums = Sums(fmt.bits, fmt.mantissa_bits, fmt.bias, fmt.emin, fmt.emax, CANONICAL_NAN[fmt.name])
     order, halves = _order(ins.k, own)
     return np.asarray(_product(rows, columns, starts, ins.k, order, halves, rule, sums)).astype(fmt.code_dtype)
@@ -96,7 +98,7 @@ def _order(k: int, own: fastmma.Arithmetic) -> tuple[NDArray[np.int64], int]:
     if own.split:
         return np.concatenate([places[places // own.split % 2 == half] for half in (0, 1)]), 2
     if own.interleave:
-        steps = k // own.terms
+        steps = k // (own.terms * own.group)
         return np.concatenate([places[places // own.interleave % steps == step] for step in range(steps)]), 1
     return places, 1
 
@@ -293,11 +295,27 @@ def _special_product(x: Any, y: Any, k: int) -> int:
 
 
 @njit(cache=True)
+def _gathered(terms: Any, count: int, members: int) -> int:
+    """Make one term of the last ones, which are a group; return how many terms there are."""
+    if members < 2:
+        return count
+    first, last, exponent, total = count - members, terms[count - 1, 1], terms[count - 1, 2], 0
+    for each in range(first, count):
+        last, exponent = min(last, terms[each, 1]), max(exponent, terms[each, 2])
+    for each in range(first, count):
+        total += terms[each, 0] << (terms[each, 1] - last)
+    terms[first, 0], terms[first, 1], terms[first, 2] = total, last, exponent
+    return first + 1
+
+
+@njit(cache=True)
 def _step(x: Any, y: Any, places: Any, c: int, limbs: Any, terms: Any, rule: Any, sums: Any) -> int:
     """Compute one step: its products and a code, which is one of its terms or joins their sum."""
     start = _number(c, sums)
-    specials, emax, count = start[3], rule.emax_floor, 0
-    for k in places:
+    specials, emax, count, members = start[3], rule.emax_floor, 0, 0
+    for at, k in enumerate(places):
+        if at % rule.group == 0:
+            count, members = _gathered(terms, count, members), 0
         if x.specials[k] | y.specials[k]:
             specials |= _special_product(x, y, k)
             continue
@@ -305,9 +323,10 @@ def _step(x: Any, y: Any, places: Any, c: int, limbs: Any, terms: Any, rule: Any
         if value:
             last, exponent = x.lasts[k] + y.lasts[k], x.exponents[k] + y.exponents[k]
             terms[count, 0], terms[count, 1], terms[count, 2] = value, last, exponent
-            emax, count = max(emax, exponent), count + 1
+            emax, count, members = max(emax, exponent), count + 1, members + 1
             if rule.joins and exponent + 2 > _F32_BOUND and _bit_length(abs(value)) + last > _F32_BOUND:
                 specials |= _MINUS if value < 0 else _PLUS
+    count = _gathered(terms, count, members)
     if specials:
         return _special(specials, sums)
     if not rule.joins and start[0]:
@@ -321,7 +340,7 @@ def _step(x: Any, y: Any, places: Any, c: int, limbs: Any, terms: Any, rule: Any
             value, last = _shifted(value, unit - last, rule.align_rounding), unit
             terms[each, 0], terms[each, 1] = value, last
         if value:
-            low, high = min(low, last), max(high, terms[each, 2] + 2, last + 1)
+            low, high = min(low, last), max(high, terms[each, 2] + 1 + rule.group, last + 1)
     if high - low < _SHORT:
         code, negative = _short_sum(terms[:count], start, low, max(emax, start[2]), rule, sums)
     else:
@@ -398,8 +417,8 @@ def _product(rows: Any, columns: Any, starts: Any, size: int, order: Any, halves
                 value = 0 if halves == 2 else total
                 for half in range(halves):
                     end = (half + 1) * size // halves
-                    for turn in range(half * size // halves, end, rule.terms):
-                        places = first + order[turn : min(turn + rule.terms, end)]
+                    for turn in range(half * size // halves, end, rule.terms * rule.group):
+                        places = first + order[turn : min(turn + rule.terms * rule.group, end)]
                         value = _step(x, y, places, value, limbs, terms, rule, sums)
                 total = _ieee_sum(value, total, limbs, sums) if halves == 2 else value
             found[i, j] = total

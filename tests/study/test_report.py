@@ -176,7 +176,7 @@ def test_command_with_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ("arguments", "message"),
     [
         ([], "give --preset (fp8-accumulators, "),
-        (["--format", "e4m3"], "at least --format and --target"),
+        (["--target", "H100"], "at least --format"),
         (["--preset", "none"], "no preset 'none'"),
         (["--preset", "promotion", "--format", "e4m3"], "leave out --format"),
         (["--preset", "promotion", "--seed", "1"], "leave out --seed"),

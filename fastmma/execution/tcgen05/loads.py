@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from fastmma.backends.gpu.arrays import accepts_cupy
 from fastmma.execution.tcgen05.cells import addresses, check_inside, check_lane, tensor_memory
-from fastmma.host.arrays import whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
+from fastmma.host.integers import whole
 from fastmma.isa.instruction import Movement
 from fastmma.isa.table import movement
 from fastmma.isa.tcgen05.moves import LOAD, LOAD_REDUCED, SPLIT_SHAPE, STORE

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.call import Operation
-from fastmma.host.arrays import as_array, whole
+from fastmma.host.arrays import as_array
 from fastmma.host.errors import OperandError, OperandTypeError, TargetError
+from fastmma.host.integers import whole
 from fastmma.isa.formats import Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.tcgen05.column_mask import ZeroColumnMask

@@ -18,9 +18,9 @@ from fastmma.execution.tcgen05 import modifiers
 from fastmma.execution.tcgen05 import operands as places
 from fastmma.execution.tcgen05.cells import address, tensor_memory
 from fastmma.execution.tcgen05.copies import matrix_descriptor
-from fastmma.host.arrays import flag, one_of, whole
 from fastmma.host.calls import public_call
 from fastmma.host.errors import BackendError, InstructionError, OperandError, TargetError
+from fastmma.host.integers import flag, one_of, whole
 from fastmma.host.threads import thread_count
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from html import escape
 from itertools import groupby
 from typing import NamedTuple
-from xml.sax.saxutils import escape, quoteattr
 
 from fastmma.host.figures.style import INK, PAPER, SMALL, TEXT, TITLE
 
@@ -61,15 +61,15 @@ def _rect_svg(rect: Rect) -> str:
     place = f'<rect x="{rect.x:g}" y="{rect.y:g}" width="{rect.width:g}" height="{rect.height:g}" fill="{rect.fill}"'
     if rect.outline:
         place += f' stroke="{rect.outline}" stroke-width="1.6"'
-    return f"{place}><title>{escape(rect.note)}</title></rect>" if rect.note else f"{place}/>"
+    return f"{place}><title>{escape(rect.note, quote=False)}</title></rect>" if rect.note else f"{place}/>"
 
 
 def _style_svg(label: Label) -> str:
     family = "DejaVu Sans Mono, Menlo, Consolas, monospace" if label.fixed_pitch else "DejaVu Sans, Verdana, Arial, sans-serif"
     weight = ' font-weight="bold"' if label.bold else ""
-    return f' font-family={quoteattr(family)} font-size="{label.size:g}"{weight} fill="{label.fill}" text-anchor="{label.anchor}"'
+    return f' font-family="{family}" font-size="{label.size:g}"{weight} fill="{label.fill}" text-anchor="{label.anchor}"'
 
 
 def _label_svg(label: Label) -> str:
     # a baseline a third of the size below the middle: not every renderer knows dominant-baseline
-    return f'<text x="{label.x:g}" y="{label.y + 0.35 * label.size:g}" xml:space="preserve">{escape(label.text)}</text>'
+    return f'<text x="{label.x:g}" y="{label.y + 0.35 * label.size:g}" xml:space="preserve">{escape(label.text, quote=False)}</text>'

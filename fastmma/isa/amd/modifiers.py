@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import one_of
+from fastmma.host.integers import one_of
 from fastmma.isa.instruction import Instruction
 
 # for each blgp, the group of 16 lanes that each of the four groups takes B from

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from fastmma.host.errors import InstructionError
 from fastmma.isa.illegal import refusal
 from fastmma.isa.targets import specific, target_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 COPY, SHIFT = "tcgen05.cp", "tcgen05.shift"
 _PTX = (8, 6)
@@ -60,6 +62,8 @@ class Copy:
 
 
 def _walk(digits: tuple[tuple[int, int], ...]) -> NDArray[np.intp]:
+    import numpy as np
+
     total = np.zeros(1, dtype=np.intp)
     for size, step in digits:
         total = (np.arange(size)[:, None] * step + total[None, :]).ravel()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
-
-import numpy as np
 
 from fastmma.host.errors import InstructionError
 from fastmma.isa.tcgen05.kinds import K96, KINDS, Kind, columns, rows
@@ -33,6 +32,7 @@ _TRUTHS = {False: 0, True: 1}
 _NUMBERS = {each: each for each in range(4)}
 
 
+@lru_cache(256)
 def _codes(kind: Kind, field: str, bits: int) -> dict[Any, int]:
     """The values of a field, and how they are written."""
     known: dict[str, dict[Any, int]] = {
@@ -46,6 +46,15 @@ def _codes(kind: Kind, field: str, bits: int) -> dict[Any, int]:
         "k": {kind.k: 0, K96: 1},
     }
     return known.get(field, _TRUTHS if bits == 1 else _NUMBERS)
+
+
+def _plain(value: Any) -> Any:
+    """Convert a scalar of NumPy to Python's; anything else stays."""
+    if type(value) in (int, str, bool):
+        return value
+    import numpy as np
+
+    return value.item() if isinstance(value, np.generic) else value
 
 
 @dataclass(frozen=True)
@@ -143,8 +152,7 @@ class InstructionDescriptor:
         return InstructionError(f"instruction descriptor of kind::{self.kind}: {why}")
 
     def _choose(self, name: str, value: Any, codes: dict[Any, int]) -> int:
-        if isinstance(value, np.generic):
-            value = value.item()
+        value = _plain(value)
         if type(value) not in {type(each) for each in codes} or value not in codes:
             shown = ", ".join(map(str, codes)) if len(codes) < 9 else f"{min(codes)}, {sorted(codes)[1]}, ... {max(codes)}"
             raise self._refuse(f"{name} must be {'one of ' * (len(codes) > 1)}{shown}, not {value!r:.60}")
@@ -167,9 +175,9 @@ class InstructionDescriptor:
         if kind not in KINDS:
             raise InstructionError(f"there is no .kind::{kind!r:.60}; there are {', '.join(KINDS)}")
         about = f"instruction descriptor of kind::{kind}"
-        if isinstance(word, bool) or not isinstance(word, int | np.integer) or not 0 <= word < 1 << 32:
+        rest, found = _plain(word), KINDS[kind]
+        if type(rest) is not int or not 0 <= rest < 1 << 32:
             raise InstructionError(f"{about} must be an integer of 32 bits, not {word!r:.60}")
-        rest, found = int(word), KINDS[kind]
         values: dict[str, Any] = {"dtype": found.dtypes[0]}
         for name, low, bits in _FORMS[found.layout]:
             code = rest >> low & (1 << bits) - 1

@@ -7,8 +7,8 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from fastmma.host.arrays import flag
 from fastmma.host.errors import InstructionError
+from fastmma.host.integers import flag
 from fastmma.isa.gpus import target_named
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.tcgen05.descriptor import InstructionDescriptor

@@ -6,15 +6,16 @@ A lane number here counts through the CTAs of a pair: those of the second CTA ar
 from __future__ import annotations
 
 import math
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Protocol
 
 from fastmma.host.errors import OperandError
 from fastmma.isa import fragments
 from fastmma.isa.fragments import container_bits
 from fastmma.isa.layout import Layout, Mode
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 LANES, COLUMNS = 128, 512
 
@@ -132,6 +133,8 @@ def scale_places(ins: Multiplication, operand: str, words: int = 1) -> tuple[NDA
     OperandError
         Where it is not known: B with M of 128 on two CTAs, unless N is a multiple of 64.
     """
+    import numpy as np
+
     ctas, line = max(1, ins.cta_group), np.arange(ins.m if operand == "a" else ins.n)
     if operand == "a":
         own = ins.m // ctas

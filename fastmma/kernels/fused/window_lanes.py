@@ -1,9 +1,11 @@
 """Steps that end to nearest, in float64 lanes of AVX-512, whose instructions name a rounding: those of CDNA3 in windows, and exact ones.
 
-In a window B is packed as b (1 + 2**-30). A sum starts at 1.5 * 2**52 units, plus the number of negative products, and every fma rounds
-toward zero, which floors the product: docs/kernels.md says why. Then c and the sum are added to such a start of the second window, rounded
-down. An exact step is taken twice, rounded down and up. Where both ends make one float32, it is the result; else another kernel does the
-row.
+In a window B is packed as b (1 + 2**-30). A sum starts at 1.25 * 2**52 units, plus the number of negative products, and every fma rounds
+down, which floors the product: docs/kernels.md says why. c is floored at the same unit, and added to the sum. What they add up to is
+floored at 31 bits below its own leading one, then rounded to nearest, each time by the unit of a number to which it is added. That is
+CDNA3's step: where c is so large that the sum is floored once more before c joins, at 32 bits below the leading bit of c, the last floor
+is no finer. An exact step is taken twice, rounded down and up. Where both ends make one float32, it is the result; else another kernel
+does the row.
 """
 
 from __future__ import annotations
@@ -14,17 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fused.window_panels import BIAS, LANES, NONE, PANEL, SPECIAL, VECTORS, Packed, Steps
+from fastmma.kernels.fused.window_panels import BIAS, LANES, NONE, PANEL, QUARTER, SPECIAL, WORD, Packed, Steps, in_vectors
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.simd import (
     add_down,
     add_up,
+    aligned_stack,
     any_lane,
     bitcast,
     convert,
+    fma,
     fma_down,
-    fma_toward_zero,
     fma_up,
+    interleave,
     load,
     load_scalar,
     maximum,
@@ -39,20 +43,22 @@ ALIGN_BITS, JOIN_BITS = 24, 31  # of the arithmetic
 WINDOWS = ((8, 1), (4, 1), (16, 2))  # terms of a step, and windows
 EXACT_TERMS = (4, 2)
 _PAIRS = PANEL // 2
-_DEEP = 64
+_DEEP = 256
 _ROWS = 64  # of a thread at a time
-_LOWEST, _HIGHEST = -94, 125  # exponents of products whose sums are normal numbers
-_FLOOR = BIAS - 126  # emax, moved by `BIAS`, of products that are zeros: that of the smallest normal f32
+_LOWEST, _HIGHEST = -94, 122  # exponents: products of the lowest have normal sums; the highest one leaves room for K of them and for c
+_LARGEST = float.fromhex("0x1p+126")  # c is less
+_FLOOR = (BIAS - 126) << WORD | QUARTER  # the word of products that are zeros: of the smallest normal f32
 _FIELD = 52
 _ONE = 1 << _FIELD
 _EXPONENT = 0x7FF << _FIELD
 _HALF = 1 << 51
-_WORD = 16  # bits of an exponent, and of a count
-_COUNT = 15  # at most so many products of a window are negative
-_APART = (JOIN_BITS + 1 - ALIGN_BITS) * _ONE
-_OF_C = (_FIELD - ALIGN_BITS) * _ONE + _HALF  # from the exponent field of c to 1.5 * 2**52 units that hold all of it
-_CUT = (1 << 21) - 1  # what a float64 has below 31 fraction bits
-_FAR = (ALIGN_BITS + 1) * _ONE  # c of a step in two windows is zero, so far below the products
+_BITS_OF_WORD = 16
+_UPPER = -1 << 64 - _BITS_OF_WORD  # the first word
+_COUNTED = (1 << WORD) - 1  # where a start has the number of negative products
+_FAR = (_FIELD + 1) * _ONE  # from the exponent of a start: c of a step in two windows is zero, so far below the products
+_NOTHING = ((1 << 9) << WORD | QUARTER) * 0x0001_0001_0001_0001  # words of a step without products
+# times 1.5 * 2**e, of which a unit is 2**(e - 31), and 2**(e - 23)
+_CUT, _NEAR = float.fromhex("0x1p+21"), float.fromhex("0x1p+29")
 
 
 class Addresses(NamedTuple):
@@ -65,45 +71,73 @@ class Addresses(NamedTuple):
 
 @inner
 def _start(words: Any, number: int) -> Any:
-    """1.5 * 2**52 units of a vector's products, from the exponents of four vectors."""
-    exponents = (words << splat(np.int64(_FIELD - _WORD * number), LANES)) & splat(np.int64(_EXPONENT), LANES)
-    return bitcast(exponents | splat(np.int64(_HALF), LANES), np.float64)
+    """1.25 * 2**52 units of a vector's products and more, plus the number of negative ones, from the words of four vectors."""
+    left, right = np.uint64(64 - _BITS_OF_WORD * (number + 1)), np.uint64(_BITS_OF_WORD * (number + 1) % 64)
+    return bitcast(words << splat(left, LANES) | words >> splat(right, LANES) if number < 3 else words, np.float64)
 
 
 @inner
-def _counted(start: Any, counts: Any, number: int) -> Any:
-    """A start with the number of negative products."""
-    count = (counts >> splat(np.int64(_WORD * number), LANES)) & splat(np.int64(_COUNT), LANES)
-    return bitcast(bitcast(start, np.int64) | count, np.float64)
+def _starts(words: Any) -> Any:
+    return _start(words, 0), _start(words, 1), _start(words, 2), _start(words, 3)
 
 
 @inner
-def _starts(how: Any, x: Any, y: Any) -> Any:
-    """Starts of a row's sums, without and with the number of negative products."""
-    emax = splat(np.int16(_FLOOR), PANEL)
-    for k in range(how.terms):
-        row = bitcast(splat(load_scalar(x.exponents + 4 * k, np.int32), _PAIRS), np.int16)
-        emax = maximum(emax, load(y.exponents + 2 * PANEL * k, np.int16, PANEL) + row)
+def _least() -> Any:
+    """The words from which those of a row start."""
+    return splat(np.int16(_FLOOR), PANEL)
+
+
+@inner
+def _larger(words: Any, x: Any, y: Any, k: int) -> Any:
+    """The words of a row, with the products of one k."""
+    row = bitcast(splat(load_scalar(x.exponents + 4 * k, np.int32), _PAIRS), np.int16)
+    return maximum(words, load(y.exponents + 2 * PANEL * k, np.int16, PANEL) + row)
+
+
+@inner
+def _counted(words: Any, x: Any, y: Any) -> Any:
+    """The words of a row, with the numbers of its negative products."""
     signs = load(y.signs, np.uint8, PANEL) ^ splat(load_scalar(x.signs, np.uint8), PANEL)
-    words, counts = bitcast(emax, np.int64), bitcast(convert(ones(signs), np.int16), np.int64)
-    z0, z1, z2, z3 = _start(words, 0), _start(words, 1), _start(words, 2), _start(words, 3)
-    return z0, z1, z2, z3, _counted(z0, counts, 0), _counted(z1, counts, 1), _counted(z2, counts, 2), _counted(z3, counts, 3)
+    return bitcast(words + convert(ones(signs), np.int16), np.uint64)
 
 
 @inner
-def _window(how: Any, x: Any, other: Any, y: Any) -> Any:
-    """Starts, and sums of truncated products in multiples of their units, of two rows."""
-    z0, z1, z2, z3, s0, s1, s2, s3 = _starts(how, x, y)
-    u0, u1, u2, u3, t0, t1, t2, t3 = _starts(how, other, y)
+def _words(how: Any, x: Any, y: Any) -> Any:
+    words = _least()
     for k in range(how.terms):
-        line = y.values + 8 * PANEL * k
-        y0, y1 = load(line, np.float64, LANES), load(line + 64, np.float64, LANES)
-        y2, y3 = load(line + 128, np.float64, LANES), load(line + 192, np.float64, LANES)
-        e, f = splat(load_scalar(x.values + 8 * k, np.float64), LANES), splat(load_scalar(other.values + 8 * k, np.float64), LANES)
-        s0, s1, s2, s3 = (fma_toward_zero(e, y0, s0), fma_toward_zero(e, y1, s1), fma_toward_zero(e, y2, s2), fma_toward_zero(e, y3, s3))
-        t0, t1, t2, t3 = (fma_toward_zero(f, y0, t0), fma_toward_zero(f, y1, t1), fma_toward_zero(f, y2, t2), fma_toward_zero(f, y3, t3))
-    first = (z0, s0 - z0), (z1, s1 - z1), (z2, s2 - z2), (z3, s3 - z3)
-    return first, ((u0, t0 - u0), (u1, t1 - u1), (u2, t2 - u2), (u3, t3 - u3))
+        words = _larger(words, x, y, k)
+    return _counted(words, x, y)
+
+
+@inner
+def _products(x: Any, other: Any, y: Any, k: int, sums: Any) -> Any:
+    """Sums of two rows, with the products of one k."""
+    s0, s1, s2, s3, t0, t1, t2, t3 = sums
+    line = y.values + 8 * PANEL * k
+    y0, y1 = load(line, np.float64, LANES), load(line + 64, np.float64, LANES)
+    y2, y3 = load(line + 128, np.float64, LANES), load(line + 192, np.float64, LANES)
+    e, f = splat(load_scalar(x.values + 8 * k, np.float64), LANES), splat(load_scalar(other.values + 8 * k, np.float64), LANES)
+    s0, s1, s2, s3 = fma_down(e, y0, s0), fma_down(e, y1, s1), fma_down(e, y2, s2), fma_down(e, y3, s3)
+    t0, t1, t2, t3 = fma_down(f, y0, t0), fma_down(f, y1, t1), fma_down(f, y2, t2), fma_down(f, y3, t3)
+    return s0, s1, s2, s3, t0, t1, t2, t3
+
+
+@inner
+def _quarter(how: Any, now: Any, later: Any, part: int, sums: Any, m: Any, n: Any) -> Any:
+    """A quarter of a window's products of two rows, and of the words of the next window."""
+    for each in range(how.terms // 4):
+        k = part * (how.terms // 4) + each
+        sums = _products(now[0], now[1], now[2], k, sums)
+        m, n = _larger(m, later[0], later[2], k), _larger(n, later[1], later[2], k)
+    return sums, m, n
+
+
+@inner
+def _summed(words: Any, number: int, total: Any) -> Any:
+    """A number of which the unit is that of the products, and their sum."""
+    bits = bitcast(_start(words, number), np.int64)
+    uncounted = bits & splat(np.int64(~_COUNTED), LANES) | splat(np.int64(QUARTER), LANES)
+    return bitcast(bits & splat(np.int64(_UPPER), LANES), np.float64), total - bitcast(uncounted, np.float64)
 
 
 @inner
@@ -116,31 +150,28 @@ def _both(first: Any, second: Any) -> Any:
 @inner
 def _end(how: Any, summed: Any, c: Any) -> Any:
     """Let c join the sum of a step; all are numbers."""
-    field = (bitcast(c, np.int64) & splat(np.int64(_EXPONENT), LANES)) + splat(np.int64(_OF_C), LANES)
-    larger = maximum(bitcast(summed[0], np.int64), field)
-    top, join = bitcast(larger, np.float64), bitcast(larger - splat(np.int64(_APART), LANES), np.float64)
+    top, total = summed
     kept = add_down(c, top) - top
     if how.ways == 2:
-        kept = select(field < larger - splat(np.int64(_FAR), LANES), zeros(np.float64, LANES), kept)
-    bits = bitcast((add_down(summed[1], join) + kept) - join, np.int64)
-    cut = splat(np.int64(_CUT), LANES)
-    bits = select(bits < zeros(np.int64, LANES), bits + cut, bits) & splat(np.int64(~_CUT), LANES)
-    return convert(convert(bitcast(bits, np.float64), np.float32), np.float64)
+        near = bitcast(c, np.int64) & splat(np.int64(_EXPONENT), LANES) | splat(np.int64(_ONE - 1), LANES)
+        kept = select(near < bitcast(top, np.int64) - splat(np.int64(_FAR), LANES), zeros(np.float64, LANES), kept)
+    total = add_down(total, kept)
+    scale = bitcast(bitcast(total, np.int64) & splat(np.int64(_EXPONENT), LANES) | splat(np.int64(_HALF), LANES), np.float64)
+    cut = fma_down(scale, splat(_CUT, LANES), total)
+    return fma(scale, splat(-_NEAR, LANES), fma(scale, splat(_NEAR - _CUT, LANES), cut))
 
 
 @inner
 def _loaded(c: int) -> Any:
-    c0, c1 = load(c, np.float32, LANES), load(c + 4 * LANES, np.float32, LANES)
-    c2, c3 = load(c + 8 * LANES, np.float32, LANES), load(c + 12 * LANES, np.float32, LANES)
-    return convert(c0, np.float64), convert(c1, np.float64), convert(c2, np.float64), convert(c3, np.float64)
+    """The sums of a row, in vectors."""
+    vectors = in_vectors(convert(load(c, np.float32, PANEL), np.float64))
+    return vectors[0], vectors[1], vectors[2], vectors[3]
 
 
 @inner
 def _stored(sums: Any, c: int) -> None:
-    store(convert(sums[0], np.float32), c)
-    store(convert(sums[1], np.float32), c + 4 * LANES)
-    store(convert(sums[2], np.float32), c + 8 * LANES)
-    store(convert(sums[3], np.float32), c + 12 * LANES)
+    """Sums in vectors, as a row."""
+    store(convert(interleave(interleave(sums[0], sums[2]), interleave(sums[1], sums[3])), np.float32), c)
 
 
 @inner
@@ -153,29 +184,81 @@ def _at(lines: Any, windows: int, terms: int, columns: int) -> Any:
 
 
 @inner
-def _both_of(p: Any, q: Any) -> Any:
-    return _both(p[0], q[0]), _both(p[1], q[1]), _both(p[2], q[2]), _both(p[3], q[3])
+def _moved(how: Any, lines: Any, windows: int) -> Any:
+    """The addresses of two rows and a panel some windows later."""
+    k = how.terms
+    return _at(lines[0], windows, k, 1), _at(lines[1], windows, k, 1), _at(lines[2], windows, k, PANEL)
 
 
 @inner
-def _end_of(how: Any, p: Any, c: Any) -> Any:
-    return _end(how, p[0], c[0]), _end(how, p[1], c[1]), _end(how, p[2], c[2]), _end(how, p[3], c[3])
+def _ended(how: Any, number: int, words: Any, total: Any, c: Any) -> Any:
+    return _end(how, _summed(words, number, total), c)
 
 
 @inner
 def _rows(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> None:
-    """Some steps of two rows and a panel."""
-    own, others = _loaded(c), _loaded(c + 4 * PANEL)
-    for _ in range(steps):
-        p, q = _window(how, x, other, y)
-        if how.ways == 2:
-            k = how.terms
-            more, last = _window(how, _at(x, 1, k, 1), _at(other, 1, k, 1), _at(y, 1, k, PANEL))
-            p, q = _both_of(p, more), _both_of(q, last)
-        own, others = _end_of(how, p, own), _end_of(how, q, others)
-        x, other, y = _at(x, how.ways, how.terms, 1), _at(other, how.ways, how.terms, 1), _at(y, how.ways, how.terms, PANEL)
-    _stored(own, c)
-    _stored(others, c + 4 * PANEL)
+    """Some steps of two rows and a panel: beside the products of a step, the one before it ends, and words of the next one are found."""
+    a0, a1, a2, a3 = _loaded(c)
+    b0, b1, b2, b3 = _loaded(c + 4 * PANEL)
+    now = x, other, y
+    m, n = _words(how, x, y), _words(how, other, y)
+    p = q = splat(np.uint64(_NOTHING), LANES)
+    p0 = p1 = p2 = p3 = q0 = q1 = q2 = q3 = bitcast(p, np.float64)
+    for step in range(steps):
+        later = _moved(how, now, 1 if step + 1 < steps else 0)
+        sums, e, f = _starts(m) + _starts(n), _least(), _least()
+        sums, e, f = _quarter(how, now, later, 0, sums, e, f)
+        a0, b0 = _ended(how, 0, p, p0, a0), _ended(how, 0, q, q0, b0)
+        sums, e, f = _quarter(how, now, later, 1, sums, e, f)
+        a1, b1 = _ended(how, 1, p, p1, a1), _ended(how, 1, q, q1, b1)
+        sums, e, f = _quarter(how, now, later, 2, sums, e, f)
+        a2, b2 = _ended(how, 2, p, p2, a2), _ended(how, 2, q, q2, b2)
+        sums, e, f = _quarter(how, now, later, 3, sums, e, f)
+        a3, b3 = _ended(how, 3, p, p3, a3), _ended(how, 3, q, q3, b3)
+        p, q, now = m, n, later
+        p0, p1, p2, p3, q0, q1, q2, q3 = sums
+        m, n = _counted(e, later[0], later[2]), _counted(f, later[1], later[2])
+    a0, b0 = _ended(how, 0, p, p0, a0), _ended(how, 0, q, q0, b0)
+    a1, b1 = _ended(how, 1, p, p1, a1), _ended(how, 1, q, q1, b1)
+    a2, b2 = _ended(how, 2, p, p2, a2), _ended(how, 2, q, q2, b2)
+    a3, b3 = _ended(how, 3, p, p3, a3), _ended(how, 3, q, q3, b3)
+    _stored((a0, a1, a2, a3), c)
+    _stored((b0, b1, b2, b3), c + 4 * PANEL)
+
+
+@inner
+def _window(how: Any, now: Any, later: Any, m: Any, n: Any) -> Any:
+    """Sums of a window of two rows, and the words of the next one."""
+    sums, e, f = _starts(m) + _starts(n), _least(), _least()
+    for part in range(4):
+        sums, e, f = _quarter(how, now, later, part, sums, e, f)
+    return sums, _counted(e, later[0], later[2]), _counted(f, later[1], later[2])
+
+
+@inner
+def _joined(how: Any, number: int, words: Any, total: Any, odd: Any, other: Any, c: Any) -> Any:
+    return _end(how, _both(_summed(words, number, total), _summed(odd, number, other)), c)
+
+
+@inner
+def _rows_apart(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> None:
+    """The same where products of even and odd k are summed apart."""
+    a0, a1, a2, a3 = _loaded(c)
+    b0, b1, b2, b3 = _loaded(c + 4 * PANEL)
+    now = x, other, y
+    m, n = _words(how, x, y), _words(how, other, y)
+    for step in range(steps):
+        odd = _moved(how, now, 1)
+        (p0, p1, p2, p3, q0, q1, q2, q3), r, s = _window(how, now, odd, m, n)
+        now = _moved(how, odd, 1 if step + 1 < steps else 0)
+        (r0, r1, r2, r3, s0, s1, s2, s3), e, f = _window(how, odd, now, r, s)
+        a0, b0 = _joined(how, 0, m, p0, r, r0, a0), _joined(how, 0, n, q0, s, s0, b0)
+        a1, b1 = _joined(how, 1, m, p1, r, r1, a1), _joined(how, 1, n, q1, s, s1, b1)
+        a2, b2 = _joined(how, 2, m, p2, r, r2, a2), _joined(how, 2, n, q2, s, s2, b2)
+        a3, b3 = _joined(how, 3, m, p3, r, r3, a3), _joined(how, 3, n, q3, s, s3, b3)
+        m, n = e, f
+    _stored((a0, a1, a2, a3), c)
+    _stored((b0, b1, b2, b3), c + 4 * PANEL)
 
 
 @inner
@@ -216,15 +299,10 @@ def _addresses(lines: Any, line: int, k: int, window: int) -> Any:
     return Addresses(*places)
 
 
-@inner
-def _place(column: int) -> int:
-    """Return the place of a column among the sums of a panel."""
-    return column % VECTORS * LANES + column // VECTORS
-
-
 @compiled
 def _run(how: Any, x: Any, y: Any, c: Any, out: Any, left: Any, first_row: int, last_row: int) -> None:
     """Some rows of a product; those with results that are not known, or no numbers, are marked as `left`."""
+    aligned_stack()
     depth, columns = x.values.shape[1], out.shape[1]
     sums = np.zeros((last_row - first_row + 1, PANEL), np.float32)
     for panel in range(y.values.shape[0]):
@@ -232,7 +310,7 @@ def _run(how: Any, x: Any, y: Any, c: Any, out: Any, left: Any, first_row: int, 
         wide = min(PANEL, columns - start)
         for i in range(first_row, last_row):
             for column in range(wide):
-                sums[i - first_row, _place(column)] = c[i, start + column]
+                sums[i - first_row, column] = c[i, start + column]
         for k in range(0, depth, _DEEP):
             steps, window = min(_DEEP, depth - k) // how.depth, k // how.terms
             right = _addresses(y, panel, k, window)
@@ -240,13 +318,15 @@ def _run(how: Any, x: Any, y: Any, c: Any, out: Any, left: Any, first_row: int, 
                 total = np.intp(sums[i - first_row].ctypes.data)
                 if how.exact:
                     left[i] |= _exact_row(how, _addresses(x, i, k, window), right, total, steps)
-                else:
+                elif how.ways == 1:
                     _rows(how, _addresses(x, i, k, window), _addresses(x, i + 1, k, window), right, total, steps)
+                else:
+                    _rows_apart(how, _addresses(x, i, k, window), _addresses(x, i + 1, k, window), right, total, steps)
         for i in range(first_row, last_row):
             for column in range(wide):
-                value = sums[i - first_row, _place(column)]
-                left[i] |= not abs(value) < np.inf
-                out[i, start + column] = value
+                out[i, start + column] = sums[i - first_row, column]
+                if how.exact:
+                    left[i] |= not abs(out[i, start + column]) < np.inf
 
 
 def multiply(how: Steps, x: Packed, y: Packed, c: NDArray[np.float32] | None, out: NDArray[np.float32], threads: int) -> NDArray[np.bool_]:
@@ -256,7 +336,10 @@ def multiply(how: Steps, x: Packed, y: Packed, c: NDArray[np.float32] | None, ou
     """
     rows = len(out)
     left: NDArray[np.bool_] = x.highest[:rows] == SPECIAL
-    c = np.zeros(out.shape, np.float32) if c is None else c
+    if c is None:
+        c = np.zeros(out.shape, np.float32)
+    elif not how.exact:
+        left |= ~(np.abs(c) < _LARGEST).all(1)
     parallel_for(lambda first, last, _: _run(how, x, y, c, out, left, first, last), rows, threads, _ROWS)
     return left
 
@@ -267,4 +350,5 @@ def reaches(how: Steps, x: Packed, y: Packed) -> bool:
     low = int(x.lowest.min(initial=SPECIAL)) + int(y.lowest.min(initial=SPECIAL))
     largest = int(y.highest.max(initial=NONE))
     high = int(finite.max(initial=NONE)) + largest
-    return largest != SPECIAL and (how.exact or (low >= _LOWEST and high <= _HIGHEST))
+    room = x.values.shape[1].bit_length()
+    return largest != SPECIAL and (how.exact or (low >= _LOWEST and high <= _HIGHEST - room))

@@ -1,7 +1,8 @@
 """Packing for `fastmma.kernels.fused.window_lanes`: values, exponents and signs of A's rows, and of panels of 32 columns of B.
 
-A zero of a window is packed as a tiny positive value. Infinities and NaNs are packed as zeros, and another kernel does their lines. Where
-products of even and odd k are summed apart, those of even k come first in each step.
+The exponent of a product is a word of 16 bits, the first ones of a float64: the sum of a word of A and one of B. A zero of a window is
+packed as a tiny positive value. Infinities and NaNs are packed as zeros, and another kernel does their lines. Where products of even and
+odd k are summed apart, those of even k come first in each step.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.kinds import constant
-from fastmma.kernels.llvm.simd import bitcast
+from fastmma.kernels.llvm.simd import bitcast, convert, even_lanes, load, maximum, minimum, odd_lanes, select, splat, store, zeros
+from fastmma.kernels.matrices.memory import aligned_empty
 
 LANES, PANEL = 8, 32
 VECTORS = PANEL // LANES  # lane l of vector v holds column 4 l + v
+_FOURS = PANEL // 4  # words of 32 bits of the signs of a line
 TINY = float.fromhex("0x1p-900")  # its product with any element is less than a unit
-NONE, SPECIAL = -16384, 16384  # exponents of zeros, below those of products, and of infinities and NaNs
-BIAS = 1023 + 52 - 24  # of the exponents of A: that of 1.5 * 2**52 units of products
+NONE, SPECIAL = -16384, 16384  # exponents of zeros, and of infinities and NaNs
+BIAS = 1023 + 52 - 24  # from exponents of products to those of 2**52 units
+WORD = 4  # bits of a word below the exponent
+QUARTER = 4  # what they are: a start is 1.25 * 2**52 units, and more where products are negative
+_OF_ZERO = (0, -(1 << 15))  # words of zeros in A and B, whose sum with any is less than that of the smallest product
 _MORE = float.fromhex("0x1.00000004p+0")  # 1 + 2^-30, times which B is packed
 _CHUNK = 16  # lines, or panels, of a thread at a time
 
@@ -54,7 +60,8 @@ class Steps:
 class Packed(NamedTuple):
     """One operand: values and exponents (rows, k) or (panels, k, 32), signs of the products of each window, and extremes of each line.
 
-    Exponents of A are pairs of 16 bits, and moved by `BIAS`. Signs are bits of a byte. Extremes are the exponents of numbers but zeros.
+    Exponents of A are pairs of words, and moved by `BIAS`. Signs are bits of a byte, those of column 4 l + v of B in place 4 l + v + 1, or
+    4 l for v = 3. Extremes are the exponents of numbers but zeros.
     """
 
     values: NDArray[np.float64]
@@ -85,7 +92,7 @@ def _pack_rows(how: Any, a: Any, emin: int, packed: Any, first: int, last: int) 
     for i in range(first, last):
         low, high = SPECIAL, NONE
         for k in range(packed.values.shape[1]):
-            value = a[i, k] if k < a.shape[1] else 0.0
+            value = np.float64(a[i, k]) if k < a.shape[1] else 0.0
             exponent, at = _exponent(value, emin), _place(how, k)
             high = max(high, exponent)
             if exponent == SPECIAL:
@@ -93,39 +100,76 @@ def _pack_rows(how: Any, a: Any, emin: int, packed: Any, first: int, last: int) 
             if exponent != NONE:
                 low = min(low, exponent)
             packed.values[i, at] = value if exponent != NONE else 0.0 if how.exact else TINY
-            packed.exponents[i, at] = np.int32(((exponent + BIAS) & 0xFFFF) * 0x10001)
+            word = _OF_ZERO[0] if exponent == NONE else (exponent + BIAS) << WORD
+            packed.exponents[i, at] = np.int32((word | QUARTER) * 0x10001)
             packed.signs[i, at // how.terms] |= np.uint8(np.int64(exponent != NONE and value < 0) << at % how.terms)
         packed.lowest[i], packed.highest[i] = low, high
+
+
+@inner
+def in_vectors(numbers: Any) -> Any:
+    """The numbers of a panel's columns, in the order in which its vectors hold them."""
+    even, odd = even_lanes(numbers), odd_lanes(numbers)
+    return even_lanes(even), even_lanes(odd), odd_lanes(even), odd_lanes(odd)
+
+
+@inner
+def _pack_line(how: Any, value: Any, emin: int, places: Any, at: int, low: Any, high: Any) -> Any:
+    """One k of a panel; its extremes."""
+    bits = bitcast(value, np.int64)
+    field = (bits >> splat(np.int64(52), PANEL)) & splat(np.int64(0x7FF), PANEL)
+    zero, special = value == zeros(np.float64, PANEL), field == splat(np.int64(0x7FF), PANEL)
+    empty = zero | special
+    exponent = maximum(field - splat(np.int64(1023), PANEL), splat(np.int64(emin), PANEL))
+    none, unlike = splat(np.int64(NONE), PANEL), splat(np.int64(SPECIAL), PANEL)
+    low = minimum(low, select(empty, unlike, exponent))
+    high = maximum(high, select(special, unlike, select(zero, none, exponent)))
+    number = select(empty, splat(0.0 if how.exact else TINY, PANEL), value)
+    vectors = in_vectors(number if how.exact else number * splat(_MORE, PANEL))
+    values, exponents, signs = places
+    store(vectors[0], values)
+    store(vectors[1], values + 8 * LANES)
+    store(vectors[2], values + 16 * LANES)
+    store(vectors[3], values + 24 * LANES)
+    words = select(empty, splat(np.int64(_OF_ZERO[1]), PANEL), exponent << splat(np.int64(WORD), PANEL))
+    store(convert(words, np.int16), exponents)
+    ones = convert(bitcast(number, np.uint64) >> splat(np.uint64(63), PANEL), np.uint8) << splat(np.uint8(at % how.terms), PANEL)
+    fours = bitcast(ones, np.uint32)
+    turned = fours << splat(np.uint32(8), _FOURS) | fours >> splat(np.uint32(24), _FOURS)
+    store(bitcast(load(signs, np.uint8, PANEL), np.uint32) | turned, signs)
+    return low, high
 
 
 @compiled
 def _pack_columns(how: Any, b: Any, emin: int, packed: Any, first: int, last: int) -> None:
     depth, columns = b.shape
+    line = np.zeros(PANEL, np.float32)
     for panel in range(first, last):
+        start = panel * PANEL
+        wide = min(PANEL, columns - start)
+        low, high = splat(np.int64(SPECIAL), PANEL), splat(np.int64(NONE), PANEL)
         for k in range(packed.values.shape[1]):
             at = _place(how, k)
-            for column in range(PANEL):
-                j = panel * PANEL + column
-                value = b[k, j] if k < depth and j < columns else 0.0
-                exponent = _exponent(value, emin)
-                packed.highest[j] = max(packed.highest[j], exponent)
-                if exponent == SPECIAL:
-                    exponent = np.int64(NONE)
-                if exponent != NONE:
-                    packed.lowest[j] = min(packed.lowest[j], exponent)
-                number = value if exponent != NONE else 0.0 if how.exact else TINY
-                packed.values[panel, at, column % VECTORS * LANES + column // VECTORS] = number if how.exact else number * _MORE
-                packed.exponents[panel, at, column] = exponent
-                packed.signs[panel, at // how.terms, column] |= np.uint8(np.int64(number < 0) << at % how.terms)
+            row = np.intp(line.ctypes.data)
+            if k < depth and wide == PANEL:
+                row = np.intp(b[k, start:].ctypes.data)
+            else:
+                for column in range(PANEL):
+                    line[column] = b[k, start + column] if k < depth and column < wide else np.float32(0)
+            values, exponents, signs = packed.values[panel, at:], packed.exponents[panel, at:], packed.signs[panel, at // how.terms :]
+            places = np.intp(values.ctypes.data), np.intp(exponents.ctypes.data), np.intp(signs.ctypes.data)
+            low, high = _pack_line(how, convert(load(row, np.float32, PANEL), np.float64), emin, places, at, low, high)
+        store(low, np.intp(packed.lowest[start:].ctypes.data))
+        store(high, np.intp(packed.highest[start:].ctypes.data))
 
 
 def _memory(how: Steps, shape: tuple[int, ...], lines: int, dtype: Any) -> Packed:
     count, depth, *wide = shape
     signs = np.zeros((count, depth // how.terms, *wide), np.uint8)
-    return Packed(np.empty(shape), np.empty(shape, dtype), signs, np.full(lines, SPECIAL), np.full(lines, NONE))
+    return Packed(aligned_empty(shape, np.float64), aligned_empty(shape, dtype), signs, np.full(lines, SPECIAL), np.full(lines, NONE))
 
 
-def packed_rows(how: Steps, a: NDArray[np.float64], emin: int, threads: int) -> Packed:
+def packed_rows(how: Steps, a: NDArray[np.float32], emin: int, threads: int) -> Packed:
     """A of (M, K), of a format whose smallest normal exponent is `emin`."""
     rows, depth = a.shape
     packed = _memory(how, (rows + 1, -(-depth // how.depth) * how.depth), rows + 1, np.int32)
@@ -133,7 +177,7 @@ def packed_rows(how: Steps, a: NDArray[np.float64], emin: int, threads: int) -> 
     return packed
 
 
-def packed_columns(how: Steps, b: NDArray[np.float64], emin: int, threads: int) -> Packed:
+def packed_columns(how: Steps, b: NDArray[np.float32], emin: int, threads: int) -> Packed:
     """B of (K, N), likewise."""
     depth, columns = b.shape
     panels = -(-columns // PANEL)

@@ -111,6 +111,17 @@ def store(typingctx: Any, value: Any, address: Any) -> Any:
     return kinds.none(value, kinds.int64), codegen
 
 
+@intrinsic
+def aligned_stack(typingctx: Any) -> Any:
+    """Let the stack of the function that calls this start at a cache line: a vector that straddles two costs twice."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        set.add(builder.function.attributes, '"stackrealign"')
+        return context.get_dummy_value()
+
+    return kinds.none(), codegen
+
+
 # --- lanes ---
 
 
@@ -304,7 +315,7 @@ def ones(typingctx: Any, value: Any) -> Any:
 
 
 # as AVX-512 writes them in an instruction: no exception is raised
-_DOWN, _UP, _TOWARD_ZERO = 9, 10, 11
+_DOWN, _UP = 9, 10
 
 
 def _rounded_operation(name: str, rounding: int, arguments: tuple[Any, ...]) -> Any:
@@ -317,12 +328,6 @@ def _rounded_operation(name: str, rounding: int, arguments: tuple[Any, ...]) -> 
         return builder.call(function, [*args, ir.Constant(mode, rounding)])
 
     return arguments[0](*arguments), codegen
-
-
-@intrinsic
-def fma_toward_zero(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
-    """``a * b + c`` rounded once, toward zero: 8 lanes of float64 on CPUs with avx512f."""
-    return _rounded_operation("vfmadd", _TOWARD_ZERO, (a, b, c))
 
 
 @intrinsic

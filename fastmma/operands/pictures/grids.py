@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import partial
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Protocol
 
 from fastmma.host.errors import OperandError
 from fastmma.isa.layout import Layout
 from fastmma.operands.pictures.grid import Box, Cell, Grid
 from fastmma.operands.pictures.names import register_name, span
 from fastmma.operands.pictures.repeats import Repeat, repeat, told
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 NAMES = ("elements", "registers")
 # a longer side is drawn with the neighbours that one lane holds joined, or what repeats along it once
@@ -96,6 +97,8 @@ def _plural(name: str) -> str:
 
 def _repeats(held: Held, fold: bool, registers: bool) -> tuple[Repeat, ...]:
     """Return what repeats along the sides that are long, also where boxes join neighbours, and from matrix to matrix."""
+    import numpy as np
+
     index, element = np.divmod(held.layout.inverse, held.layout.elements)
     box = _box_size(held, index[0], element[0], fold, registers)
     register, bit = np.divmod(element, held.layout.register_bits // held.layout.bits)
@@ -118,6 +121,8 @@ def _matrix(
     names: str,
     repeats: tuple[Repeat, ...],
 ) -> Grid:
+    import numpy as np
+
     index, element = np.divmod(held.layout.inverse[tile], held.layout.elements)
     sizes = {each.axis: each.size for each in repeats}
     index, element = (each[: sizes.get("rows"), : sizes.get("columns")] for each in (index, element))
@@ -163,6 +168,8 @@ def _box_size(held: Held, index: NDArray[np.intp], element: NDArray[np.intp], fo
 
 def register_file(held: Held, transpose: bool, whole: bool, highlight: Collection[Cell] | None) -> Grid:
     """`Placement.register_file`."""
+    import numpy as np
+
     lit = None if highlight is None else frozenset(highlight)
     layout = held.layout
     places = np.searchsorted(held.lanes, [cell.lane for cell in lit or ()])
@@ -189,6 +196,8 @@ def _run(index: NDArray[np.intp], element: NDArray[np.intp], per_register: int) 
 
     A side that is not long needs no folding by lanes.
     """
+    import numpy as np
+
     side = index.shape[1]
     if side <= _LONG_SIDE and not per_register:
         return 1

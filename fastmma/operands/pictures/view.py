@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fastmma.host.arrays import whole
 from fastmma.host.errors import OperandError
-from fastmma.host.figures.drawing import Drawing
-from fastmma.host.figures.figure import figure
+from fastmma.host.integers import whole
 from fastmma.isa.layout import Layout, Mode
-from fastmma.operands.pictures import grids, painting
+from fastmma.operands.pictures import grids
 from fastmma.operands.pictures.formula import formulas
 from fastmma.operands.pictures.grid import Cell, Grid
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from fastmma.host.figures.drawing import Drawing
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Placement:
     @cached_property
     def lanes(self) -> NDArray[np.intp]:
         """The lanes that hold anything, ascending."""
+        import numpy as np
+
         if not self.digits:
             return np.arange(self.base, self.base + self.layout.lanes)
         lanes = np.array([self.base], dtype=np.intp)
@@ -81,6 +85,8 @@ class Placement:
 
     def _cells(self, index: NDArray[np.intp], element: NDArray[np.intp]) -> list[Cell]:
         """`cell` of many: arrays are looked up once for all."""
+        import numpy as np
+
         layout = self.layout
         register, bit = np.divmod(element * layout.bits, layout.register_bits)
         matrix = (axis[index, element] for axis in (layout.rows, layout.cols, layout.tile))
@@ -89,6 +95,8 @@ class Placement:
 
     def cells(self) -> list[Cell]:
         """Every element, by lane and then by element index."""
+        import numpy as np
+
         index, element = np.indices((self.layout.lanes, self.layout.elements))
         return self._cells(index.ravel(), element.ravel())
 
@@ -110,6 +118,8 @@ class Placement:
         OperandError
             If the matrix has no such element.
         """
+        import numpy as np
+
         offsets = self.layout.offsets
         return self._cells(*np.nonzero(offsets == offsets[self.layout.position(row, col, computation)]))
 
@@ -121,6 +131,8 @@ class Placement:
         OperandError
             If there is no such lane or it holds nothing of the operand.
         """
+        import numpy as np
+
         index = np.flatnonzero(self.lanes == (-1 if whole(lane) is None else whole(lane)))
         if not len(index):
             held = ", ".join(map(str, self.lanes)) if self.digits else f"0 to {self.layout.lanes - 1}"
@@ -169,6 +181,8 @@ class Placement:
         return formulas(self.layout, dialect, lane=self.digits, base=self.base, first_bit=self.first_bit, tile=self.tile)
 
     def _drawing(self, transpose: bool, whole: bool) -> Drawing:
+        from fastmma.operands.pictures import painting  # which takes longer to import than what shows no picture
+
         return painting.draw(painting.in_pairs(self.matrices(transpose=transpose, whole=whole, names="registers", repeats=not whole)))
 
     def plot(self, *, transpose: bool = False, whole: bool = False) -> Any:
@@ -190,6 +204,8 @@ class Placement:
         BackendError
             If matplotlib is not installed.
         """
+        from fastmma.host.figures.figure import figure
+
         return figure(self._drawing(transpose, whole))
 
     def _repr_svg_(self) -> str:

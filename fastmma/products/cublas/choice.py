@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from fastmma.host.arrays import integer
+from fastmma.host.integers import integer
 
 _UNSAID = 0xFFFFFFFF  # cuBLASLt's value of an attribute that an algorithm does not have
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastmma.backends.resolve import resolved_target
-from fastmma.host.arrays import flag, integer
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.integers import flag, integer
 from fastmma.isa.formats import format_of
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.scalar import OPCODE as FMA
@@ -272,7 +272,7 @@ def _steps(ins: Any, kind: KernelEpilogue, known: Known, call: Call) -> tuple[tu
 def _lanes(row: LaneRow, known: Known, call: Call) -> LanesPlan:
     product, count = call.product, known.choice.parts if row.counts else 1
     lanes = replace(row.lanes, blocks=count) if row.counts == "blocks" else replace(row.lanes, parts=count)
-    scaled = row.scaled if count == 1 else ""
+    scaled = row.scaled if count == 1 and call.given.alpha else ""
     ending = call._replace(given=call.given._replace(alpha=False)) if scaled else call
     steps, out = _steps(multiply(FMA), KERNEL_EPILOGUES[row.ends if count == 1 else row.split_ends], known, ending)
     operand = ("a" if product.m == 1 else "b") if scaled == "vector" else scaled

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fastmma.study.speed.products import ScaledProduct, Shape, TimedProduct, product_of
 
-COMMAND, FAMILY, SQUARE, THIN, GPU = "command", "family", "square", "thin", "gpu"
+FAMILY, SQUARE, THIN, GPU = "family", "square", "thin", "gpu"
 
 
 class Case(NamedTuple):
@@ -20,7 +20,7 @@ class Case(NamedTuple):
     family, target : str
         As `product_of` takes them.
     tables : tuple of str
-        Where it is measured: by default of the command, or in the tables of families, of squares of several sizes, of thin products, and
+        Where it is measured: in the tables of families, of squares of several sizes, of thin products, and
         of the emulator on a GPU.
     shape, quick : (int, int, int)
         M, N and K of the table of families, and of a run that only checks that everything works.
@@ -44,13 +44,13 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case("f16, sm_90a", "f16", "sm_90a", (COMMAND, FAMILY, SQUARE, THIN, GPU)),
+    Case("f16, sm_90a", "f16", "sm_90a", (FAMILY, SQUARE, THIN, GPU)),
     Case("f16, sm_90a, with a bias, rounded to bf16", "f16", "sm_90a", finished=True),
     Case("bf16, sm_90a", "bf16", "sm_90a", (FAMILY, THIN)),
     Case("f16, sm_80", "f16", "sm_80", (FAMILY, GPU)),
     Case("tf32, sm_90a", "tf32", "sm_90a", (FAMILY, THIN, GPU)),
-    Case("e4m3, sm_90a (wgmma)", "e4m3", "sm_90a", (COMMAND, FAMILY, SQUARE, THIN, GPU)),
-    Case("e4m3, sm_120a", "e4m3", "sm_120a", (COMMAND, FAMILY, GPU)),
+    Case("e4m3, sm_90a (wgmma)", "e4m3", "sm_90a", (FAMILY, SQUARE, THIN, GPU)),
+    Case("e4m3, sm_120a", "e4m3", "sm_120a", (FAMILY, GPU)),
     Case("e4m3, sm_100a (tcgen05)", "e4m3", "sm_100a"),
     Case("f64, sm_90a", "f64", "sm_90a", (FAMILY, GPU)),
     Case("s8, sm_90a", "s8", "sm_90a", (FAMILY, SQUARE, THIN, GPU)),
@@ -58,7 +58,7 @@ CASES = (
     Case("b1, sm_90a, K = 8192", "b1", "sm_90a", shape=(1536, 1536, 8192), quick=(128, 128, 512)),
     Case("f16, sm_90a, M = 16", "f16", "sm_90a", shape=(16, 4096, 4096), quick=(16, 256, 256)),
     Case("fp8 1x128 x 128x128, sm_90a, promoted", "fp8_1x128", "sm_90a"),
-    Case("NVFP4, sm_120a", "nvfp4", "sm_120a", (COMMAND, FAMILY, SQUARE, GPU)),
+    Case("NVFP4, sm_120a", "nvfp4", "sm_120a", (FAMILY, SQUARE, GPU)),
     Case("MXFP4, sm_120a", "mxfp4", "sm_120a", (GPU,)),
     Case("MXFP8, sm_120a", "mxfp8", "sm_120a", (GPU,)),
     Case("NVFP4, sm_100a (tcgen05)", "nvfp4", "sm_100a"),

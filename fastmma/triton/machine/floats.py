@@ -82,8 +82,8 @@ def _unit(name: str) -> Callable[[Array], Array]:
     return computed
 
 
-def _exponential_of_pairs(kind: str) -> Callable[[Array], Array]:
-    return lambda x: join_pairs(special.ex2_of_halves(split_pairs(x, PAIRS[kind])))
+def _of_pairs(function: Callable[[Array], Array], kind: str) -> Callable[[Array], Array]:
+    return lambda x: join_pairs(function(split_pairs(x, PAIRS[kind])))
 
 
 def _flushed(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -121,8 +121,14 @@ UNIT: dict[str, Callable[..., Array]] = {
     if (name, ftz) != ("rcp", "")
 } | {f"{name}.approx.f32": _unit(f"{name}.approx.f32") for name in ("sin", "cos", "tanh")}
 UNIT |= {f"{name}.approx.ftz.f32": _flushed(UNIT[f"{name}.approx.f32"]) for name in ("sin", "cos")}
-UNIT |= dict.fromkeys(("ex2.approx.f16", "ex2.approx.ftz.bf16"), special.ex2_of_halves)
-UNIT |= {"ex2.approx.f16x2": _exponential_of_pairs("f16x2"), "ex2.approx.ftz.bf16x2": _exponential_of_pairs("bf16x2")}
+_OF_HALVES = {
+    "ex2.approx.f16": special.ex2_of_halves,
+    "ex2.approx.ftz.bf16": special.ex2_of_halves,
+    "tanh.approx.f16": special.tanh_of_halves,
+    "tanh.approx.bf16": special.tanh_of_halves,
+}
+UNIT |= _OF_HALVES
+UNIT |= {f"{name}x2": _of_pairs(function, f"{name.rpartition('.')[2]}x2") for name, function in _OF_HALVES.items()}
 UNIT["div.approx.ftz.f32"] = divide_flushed
 # IEEE 754 fixes these: by name and rounding
 EXACT: Mapping[str, Callable[..., Array]] = {

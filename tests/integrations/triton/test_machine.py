@@ -99,12 +99,20 @@ def test_instructions(name: str) -> None:
     assert out.tolist() == [formula(*map(int, row)) & 0xFFFFFFFF for row in given]
 
 
-@pytest.mark.parametrize(("fmt", "opcode"), [(np.float16, "ex2.approx.f16x2"), (ml_dtypes.bfloat16, "ex2.approx.ftz.bf16x2")])
-def test_exponentials_of_pairs(fmt: Any, opcode: str) -> None:
+@pytest.mark.parametrize(
+    ("fmt", "opcode", "function"),
+    [
+        (np.float16, "ex2.approx.f16x2", special.ex2_of_halves),
+        (ml_dtypes.bfloat16, "ex2.approx.ftz.bf16x2", special.ex2_of_halves),
+        (np.float16, "tanh.approx.f16x2", special.tanh_of_halves),
+        (ml_dtypes.bfloat16, "tanh.approx.bf16x2", special.tanh_of_halves),
+    ],
+)
+def test_approximations_of_pairs(fmt: Any, opcode: str, function: Any) -> None:
     given = RNG.integers(0, 1 << 32, (32, 4), dtype=np.uint64).astype(U32)
     out = executed(f"{opcode} %r9, %r2;", given)
     halves = np.ascontiguousarray(given[:, 0]).view(fmt)
-    assert out.view(np.uint16).tolist() == special.ex2_of_halves(halves).view(np.uint16).tolist()
+    assert out.view(np.uint16).tolist() == function(halves).view(np.uint16).tolist()
 
 
 def executed(body: str, given: Any) -> Any:
