@@ -49,7 +49,7 @@ def choices(out: Any, x: int, y: int) -> None:
     out[1] = not x or not (y and x)
     out[2] = (x if x > 1 else 2) + (1 if y else 0)
     out[3] = np.uint8(x) + np.int32(y)
-    out[4] = int(x * 0.5 + 1.0 / 4)
+    out[4] = int((x * 0.5 if y > 1 else x % 7) + 1.0 / 4) + int(np.int32(y) if x else 2)
     out[5] = early(x, y)
 
 

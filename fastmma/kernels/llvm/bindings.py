@@ -111,11 +111,13 @@ def write(builder: ir.IRBuilder, place: Any, value: Any) -> Any:
 
 
 def _holds(kind: Any, given: Any, value: Any) -> bool:
-    """Tell whether a place of a kind may take a value of another one: no bits are lost, unless a number that is known fits."""
+    """Tell whether a place of a kind may take a value of another one, as NumPy promotes numbers; of those that are known, any."""
     if kind == given:
         return True
     if isinstance(kind, VectorType) or isinstance(given, VectorType) or kind == kinds.boolean:
         return False
+    if isinstance(kind, kinds.Float) != isinstance(given, kinds.Float):
+        return bool(kind == kinds.float64 or given == kinds.boolean)
     return given == kinds.boolean or is_number(value) or bool(kind.bitwidth > given.bitwidth)
 
 
@@ -133,7 +135,7 @@ def place_of_either(builder: ir.IRBuilder, first: Any, second: Any) -> Any:
     """Emit memory for either of two values."""
     if is_group(first):
         return tuple(place_of_either(builder, *each) for each in zip(first, second, strict=True))
-    kinds = kind_of(first), kind_of(second)
-    if isinstance(kinds[0], VectorType) or kinds[0] == kinds[1]:
-        return new_place(builder, kinds[0])
-    return new_place(builder, kinds.float64 if any(isinstance(kind, kinds.Float) for kind in kinds) else kinds.int64)
+    one, other = kind_of(first), kind_of(second)
+    if isinstance(one, VectorType) or one == other:
+        return new_place(builder, one)
+    return new_place(builder, kinds.float64 if isinstance(one, kinds.Float) or isinstance(other, kinds.Float) else kinds.int64)

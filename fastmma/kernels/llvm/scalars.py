@@ -154,7 +154,7 @@ def compute(builder: ir.IRBuilder, symbol: Callable[[Any, Any], Any], left: Any,
         return Value(vector, emit_arithmetic(symbol, builder, vector.dtype, *codes))
     a, b = runtime(left), runtime(right)
     if symbol in (operator.lshift, operator.rshift):
-        kind = kinds.uint64 if not a.kind.signed else kinds.int64
+        kind: Any = kinds.uint64 if not a.kind.signed else kinds.int64
         amount = cast(builder, b, kinds.int64).code
         return Value(kind, emit_arithmetic(symbol, builder, kind, cast(builder, a, kind).code, amount))
     kind = kinds.float64 if symbol is operator.truediv and not is_float(_common(a.kind, b.kind)) else _common(a.kind, b.kind)
