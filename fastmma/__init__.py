@@ -66,7 +66,7 @@ _NAMES_OF_MODULES = {
     "products.gemm": ("gemm",),
     "products.gemm_choice": ("gemm_plan",),
     "products.gemm_plan": ("GemmPlan",),
-    "products.order": ("StreamK",),
+    "products.by_tile": ("LastWave", "StreamK"),
     "products.matmul": ("matmul",),
     "products.plan": ("AccumulationPlan",),
     "products.prepared": ("Prepared", "prepare"),

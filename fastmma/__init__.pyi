@@ -37,11 +37,11 @@ from fastmma.operands.placement import placement
 from fastmma.operands.registers import gather, scatter
 from fastmma.operands.trace import trace
 from fastmma.products import cublas
+from fastmma.products.by_tile import LastWave, StreamK
 from fastmma.products.gemm import gemm
 from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.matmul import matmul
-from fastmma.products.order import StreamK
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.products.scaled import scaled_matmul
@@ -68,6 +68,7 @@ __all__ = [
     "Instruction",
     "InstructionError",
     "Invariance",
+    "LastWave",
     "Layout",
     "Match",
     "MmaPlan",

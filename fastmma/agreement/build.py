@@ -21,10 +21,11 @@ from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.methods import METHODS
+from fastmma.products.by_tile import Cuts
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.loop import join_parts
-from fastmma.products.order import IN_PLACE, WORKSPACE, Cuts, Order
+from fastmma.products.order import IN_PLACE, WORKSPACE, Order
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.steps import ACTIVATIONS, joining
 

@@ -11,6 +11,7 @@ from fastmma.isa.formats import FORMATS, Format, format_of
 from fastmma.isa.gpus import TargetName
 from fastmma.products import cublas
 from fastmma.products.bound import Strided
+from fastmma.products.by_tile import ByTile
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.lanes_plan import LanesPlan
 
@@ -111,6 +112,8 @@ class Layer(NamedTuple):
         try:
             plan = cublas.plan(self._operand(rows, deep, self.layout[0]), self._operand(deep, wide, self.layout[1]), **options)
         except OperandError:
+            return None
+        if isinstance(getattr(plan, "split_k", 1), ByTile):  # rows of one call have different bits
             return None
         evidence = plan.evidence
         rate = evidence.rate if evidence is not None else None

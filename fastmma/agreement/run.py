@@ -16,10 +16,10 @@ from fastmma.execution.plan import MmaPlan
 from fastmma.execution.tiles import mma
 from fastmma.isa.codes import from_codes, to_codes
 from fastmma.isa.formats import FORMATS
+from fastmma.products.by_tile import ByTile, Cuts
 from fastmma.products.gemm import gemm
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.lanes_plan import LanesPlan
-from fastmma.products.order import Cuts, StreamK
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul
 from fastmma.scaling import ScaledArray
@@ -59,7 +59,7 @@ _CUTS: dict[str, Callable[[NDArray[Any], int, int], NDArray[Any]]] = {
 
 def of_cuts(plan: Plan, cuts: Cuts) -> Plan:
     """Return the plan that gives all elements the parts of k that stream-K gives some."""
-    streamed = isinstance(plan, GemmPlan | AccumulationPlan) and isinstance(plan.split_k, StreamK)
+    streamed = isinstance(plan, GemmPlan | AccumulationPlan) and isinstance(plan.split_k, ByTile)
     return replace(plan, split_k=cuts if len(cuts) > 1 else 1) if streamed else plan  # type: ignore[call-arg]
 
 

@@ -23,10 +23,11 @@ from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.integers import flag, integer
 from fastmma.isa.sparsity import PATTERNS
 from fastmma.numerics.methods import METHODS
+from fastmma.products.by_tile import ByTile
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_plan import LibraryPlan
-from fastmma.products.order import Order, StreamK
+from fastmma.products.order import Order
 
 BUDGET = 1 << 18
 _DEEPEST = 1 << 20  # K of sums of narrow formats, in search of one that steps do not keep
@@ -142,8 +143,8 @@ def _for_every_k(p: Plan, q: Plan, problem: Problem, starts: bool, budget: int) 
     """Compare plans over whole periods of both, where they cut k alike; else look for a K at which they differ."""
     if any(isinstance(plan, RanksPlan) for plan in (p, q)):
         raise OperandError("same_bits: ranks have parts of one K: give k")
-    if any(isinstance(getattr(plan, "split_k", 1), StreamK) for plan in (p, q)):
-        raise OperandError("same_bits: stream-K depends on the shape of the product: give m, n and k")
+    if any(isinstance(getattr(plan, "split_k", 1), ByTile) for plan in (p, q)):
+        raise OperandError("same_bits: which k an element's parts have depends on its tile: give m, n and k")
     unit = _period(p, q)
     if (_cuts_alike(p, q) or (_adds_in_any_order(p) and _adds_in_any_order(q))) and reading(p) == reading(q):
         # whole periods, and such that one, the other or both instructions are filled with zeros at the end
@@ -247,8 +248,8 @@ def _cells(
     blocks = []
     for plan in (p, q):
         order: Order = getattr(plan, "order", Order(unit=1))
-        if isinstance(order.parts, StreamK) and None in extents:
-            raise OperandError("same_bits: stream-K depends on the shape of the product: give m, n and k")
+        if isinstance(order.parts, ByTile) and None in extents:
+            raise OperandError("same_bits: which k an element's parts have depends on its tile: give m, n and k")
         blocks.append(list(order.blocks(extents[0] or 1, extents[1] or 1, depth)))
     seen = set()
     for rows, columns, cuts in blocks[0]:

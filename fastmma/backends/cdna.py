@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fastmma.kernels.fused.window_panels import Steps
 
 Floats = NDArray[np.float32]
+_DOUBLE, _UNIT = 53, 149  # bits of a float64, and below 1 of a float32
 _SHORT = 8  # bits of codes that a table of all is faster for
 
 
@@ -30,11 +31,20 @@ def lane_steps(operation: Operation) -> Steps | None:
 
     row = operation.arithmetic
     if in_exact_sums(operation):
-        return window_panels.Steps(row.terms, exact=True) if row.terms in window_lanes.EXACT_TERMS else None
+        return _exact_steps(operation) if row.terms in window_lanes.EXACT_TERMS else None
     if not in_windows(operation) or (row.align_bits, row.join_bits) != (window_lanes.ALIGN_BITS, window_lanes.JOIN_BITS):
         return None
     ways = _ways(row)
     return window_panels.Steps(row.terms // ways, ways) if (row.terms, ways) in window_lanes.WINDOWS else None
+
+
+def _exact_steps(operation: Operation) -> Steps:
+    """The steps of exact sums: their products are whole numbers of units, as many bits below their exponents as both elements have."""
+    from fastmma.kernels.fused import window_panels
+
+    terms, formats = operation.arithmetic.terms, operation.instruction.formats
+    below = formats.a.mantissa_bits + formats.b.mantissa_bits
+    return window_panels.Steps(terms, exact=True, spread=_DOUBLE - below - terms.bit_length() - 1, least=below - _UNIT)
 
 
 def _ways(row: Arithmetic) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache, lru_cache
 from types import ModuleType
@@ -83,6 +84,13 @@ def _bytes_of_form(problem: Problem) -> bool:
     plain = not ins.sparse and not ins.satfinite and not operation.own
     alike = all(fmt.bits == 8 for fmt in (ins.formats.a, ins.formats.b))
     return plain and alike and 1 in problem.strides.a[1:] and 1 in problem.strides.b[1:]
+
+
+def _wraps(problem: Problem) -> bool:
+    """Tell whether no sum is clamped: by the instruction, or since none can leave int32."""
+    ins = problem.operation.instruction
+    largest = (1 << fmt.bits - (fmt.kind != "unsigned") for fmt in (ins.formats.a, ins.formats.b))
+    return not ins.satfinite or (not problem.starts and problem.extents.depth * math.prod(largest) < 1 << 31)
 
 
 def _in_lanes(problem: Problem) -> bool:
@@ -186,6 +194,7 @@ def _unknown(problem: Problem) -> bool:
 BLOCKS = Holds("1 <= K <= 4096, steps that fill units of 8 to 64 k, sums exact in float lanes", _in_blocks)
 FORM = Holds("f32 sums of a GPU's arithmetic, in blocks", _of_form)
 BYTES = Holds("8-bit integers with adjacent rows or columns, sums that wrap", _bytes_of_form)
+WRAPPED = Holds("sums that wrap, or cannot leave int32", _wraps)
 STEPS_OF_ONE = Holds("one k an instruction", lambda problem: problem.operation.instruction.k == 1)
 REGISTERS = Holds("dense, of whole blocks, C and D as sums are kept", _in_registers)
 SPARSE = Holds("f32 sums of at least 16 products a step, which lose no bits at a step's start", _sparse)

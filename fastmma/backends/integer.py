@@ -36,6 +36,14 @@ def integer(operation: Operation, operands: Operands, d: Codes, threads: int) ->
         int8.gemm(one.a, one.b, one.c, out, ins.satfinite, ins.k, threads)
 
 
+def integer_on_amx(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+    """Compute "integer" of sums that wrap, product by product."""
+    from fastmma.kernels.integer import amx
+
+    for one, out in each(_values(operation, operands), d.view(np.int32)):
+        amx.gemm(one.a, one.b, one.c, out, threads)
+
+
 def integer_tiles(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     """Compute "integer" of single instructions."""
     from fastmma.kernels.integer import int8

@@ -48,6 +48,7 @@ _FROM_ZERO, _FROM_C = ("f32-fma", "f32-fma-pairs"), ("f32-fma-from-c",)
 # one product, or more than one instruction of k: batches of single instructions are another matter
 _MATRICES = ({"products": (1, 1), "work": (1, ANY)}, {"instructions": (2, ANY), "work": (1, ANY)})
 _LARGE = tuple({**each, "work": (1 << 16, ANY), "rows": (4, ANY), "columns": (4, ANY)} for each in _MATRICES)
+_BLOCKS_OF_TILES = ({"work": (1 << 23, ANY), "rows": (64, ANY), "columns": (16, ANY), "k": (16, ANY)},)
 _SOME = {"products": (1, ANY), "work": (1, ANY)}
 _SINGLE = ({"products": (2, ANY), "instructions": (0, 1)},)
 _MANY = ({"products": (2, ANY)},)
@@ -228,6 +229,7 @@ ROUTES = (
     Route("f32 tiles from c", "products", "fma/f32.py", "", _FROM_C, False, holds.ALL, _MANY, fallback="", cost=75),
     Route("f32 chains from c", "products", "fma/f32.py", "", _FROM_C, False, holds.ALL, fallback="", cost=204),
     Route("tiles of bytes", "products", "integer/int8.py", "", ("integer",), False, holds.ALL, _SINGLE, fallback="", cost=68),
+    Route("bytes on AMX", "products", "integer/amx.py", "AMX", ("integer",), False, holds.WRAPPED, _BLOCKS_OF_TILES, fallback="", cost=1),
     Route("bytes", "products", "integer/int8.py", "", ("integer",), False, holds.ALL, fallback="", cost=5),
     Route("tiles of bits", "products", "integer/b1.py", "", ("bit",), False, holds.ALL, _SINGLE, fallback="", cost=11),
     Route("bits", "products", "integer/b1.py", "", ("bit",), False, holds.ALL, fallback="", cost=1),

@@ -277,6 +277,7 @@ RUNS: dict[str, Kernel] = {
     "f32 tiles from c": _whole(fma.f32_from_c_tiles),
     "f32 chains from c": _whole(fma.f32_from_c),
     "tiles of bytes": _whole(integer.integer_tiles),
+    "bytes on AMX": _whole(integer.integer_on_amx),
     "bytes": _whole(integer.integer),
     "tiles of bits": _whole(integer.bit_tiles),
     "bits": _whole(integer.bit),

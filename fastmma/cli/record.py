@@ -16,6 +16,7 @@ from fastmma.verification.cublas_record import record_cublas
 from fastmma.verification.cublas_requests import Layer, Request, read_rows, read_shapes, requests_of_layers
 from fastmma.verification.cublaslt import CublasLt, load_library
 from fastmma.verification.cuda_driver import Driver, load_driver
+from fastmma.verification.hip import PROGRAM
 from fastmma.verification.hip import record as write_by_hip
 from fastmma.verification.record import record as write
 
@@ -46,8 +47,10 @@ def record(
     size = sum(path.stat().st_size for path in manifest.parent.iterdir())
     if as_json:
         print_json({"manifest": str(manifest), "bytes": size})
-    else:
-        print_text(f"{manifest}: {size:,} bytes")
+        return
+    print_text(f"{manifest}: {size:,} bytes")
+    if hip:
+        print_text(f"The program that recorded this had not run on an AMD GPU before: {PROGRAM}")
 
 
 def _asked(model: Path | None, shapes: Path | None, rows: str, types: Sequence[str]) -> list[Request]:

@@ -15,11 +15,11 @@ from fastmma.dask.arrays import dask_array, in_order, rows_and_columns, stands_f
 from fastmma.host.errors import OperandError
 from fastmma.host.signatures import spell_keywords
 from fastmma.isa.formats import FORMATS
+from fastmma.products.by_tile import ByTile, Cuts
 from fastmma.products.gemm import gemm as multiplied
 from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices, GemmChoices
-from fastmma.products.order import Cuts, StreamK
 
 # operands besides a and b: the letters of their dimensions, of which each but m and n is in one piece
 _OPERANDS = {"c": "mn", "bias": "n", "metadata": "mx", "scale_a": "my", "scale_b": "zn"}
@@ -107,8 +107,9 @@ def gemm(
     ins = plan.operation.instruction
     if left.shape[1] * ins.k != depth * ins.stored_k:
         raise OperandError(f"gemm: a {left.shape} and b {right.shape} do not multiply")
-    if isinstance(plan.split_k, StreamK):
-        raise OperandError("gemm: StreamK cuts k by the place of a tile in the whole result, which a block does not know")
+    if isinstance(plan.split_k, ByTile):
+        kind = type(plan.split_k).__name__
+        raise OperandError(f"gemm: {kind} cuts k by the place of a tile in the whole result, which a block does not know")
     for name, each in others.items():
         wanted = {"m": shape[0], "n": shape[1]}
         if len(_OPERANDS[name]) != each.ndim or any(

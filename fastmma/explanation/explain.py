@@ -23,11 +23,11 @@ from fastmma.isa.codes import to_codes
 from fastmma.isa.formats import format_of
 from fastmma.isa.table import multiply
 from fastmma.numerics.arithmetic import Arithmetic
+from fastmma.products.by_tile import ByTile
 from fastmma.products.gemm import gemm
 from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import DEFAULT_TARGET
-from fastmma.products.order import StreamK
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import check_operands, scaled_plan
@@ -161,7 +161,7 @@ def _of_scaled(a: Any, b: Any, row: int, col: int, operands: dict[str, Any], cho
 
 def _of_element(plan: Any, shape: tuple[int, int], depth: int, i: int, j: int) -> Any:
     """A plan that cuts k for all elements as it does for one: stream-K cuts it by the tile where the element lies."""
-    if not isinstance(getattr(plan, "split_k", None), StreamK):
+    if not isinstance(getattr(plan, "split_k", None), ByTile):
         return plan
     blocks = plan.order.blocks(*shape, depth)
     cuts = next(cuts for rows, columns, cuts in blocks if rows.start <= i < rows.stop and columns.start <= j < columns.stop)

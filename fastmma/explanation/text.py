@@ -35,6 +35,8 @@ def heading(step: Step, number: int) -> str:
 
 def _formula(step: Step) -> str:
     names = [term.name for term in step.terms]
+    if not names:
+        return f"{step.operation} zeros"
     if step.operation == "fma":
         return f"fma, {names[0]} + {names[1]}"
     if step.operation == "relu":
@@ -120,7 +122,9 @@ def _formats(shown: Derivation) -> tuple[Format, Format, Format | None]:
 
 
 def _tells(step: Step) -> bool:
-    """Tell whether a step is shown: in a chain, the zeros that fill an instruction only where they change something."""
+    """Tell whether a step is shown: of the zeros that fill an instruction, fma of a chain where they change something, no products."""
+    if step.operation == "multiply" and not step.terms:
+        return False
     filled = step.operation == "fma" and step.stage == "instruction" and not step.terms[0].k
     return not filled or step.code != step.terms[1].a[0]
 

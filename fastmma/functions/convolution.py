@@ -3,11 +3,12 @@ products.
 
 A kernel takes the products of a result by channel, row and column (``crs``), as NCHW lies, or by row, column and channel (``rsc``), as NHWC
 does. It adds them by fused multiply-adds, or by tensor cores, several at a time, where some kernels fill the channels up with zeros to
-whole instructions (``padded``). Gradients of weights are sums over images and places, in this order.
+whole instructions (``padded``). Gradients of weights are sums over images and places, in this order; some kernels sum images ``apart``.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -38,16 +39,20 @@ class Order(NamedTuple):
         Channels are filled up to whole instructions.
     nearest : bool
         float32 is rounded to the nearest TF32 before a tensor core takes it; otherwise the tensor core truncates it.
+    apart : bool
+        For the gradient of a weight, each image is summed on its own, and these sums are added.
     """
 
     by: str
     tensor_cores: bool
     padded: bool = False
     nearest: bool = False
+    apart: bool = False
 
     def __str__(self) -> str:
-        how = ("mma" if self.tensor_cores else FMA, "channels first" if self.by == "crs" else "channels last")
-        return ", ".join([*how, *(["channels filled up"] if self.padded else []), *(["nearest TF32"] if self.nearest else [])])
+        how = ["mma" if self.tensor_cores else FMA, "channels first" if self.by == "crs" else "channels last"]
+        more = {"channels filled up": self.padded, "nearest TF32": self.nearest, "images apart": self.apart}
+        return ", ".join(how + [name for name, holds in more.items() if holds])
 
 
 def convolve(
@@ -105,7 +110,7 @@ def convolve_backward_weight(
     shape : four integers
         Of the weight.
     order : Order
-        Only its `tensor_cores` counts.
+        Only its `tensor_cores` and `apart` count.
     stride, padding, dilation : two integers
 
     Raises
@@ -121,9 +126,15 @@ def convolve_backward_weight(
     ((3, 2, 2, 2), 4.0)
     """
     patches = _patches(x, shape, stride, padding, dilation)
-    places = patches.reshape(int(np.prod(patches.shape[:3])), -1)
-    rows = grad.transpose(1, 0, 2, 3).reshape(grad.shape[1], -1)
-    return multiply(rows, np.ascontiguousarray(places.T), order).astype(x.dtype).reshape(tuple(shape))
+    places = patches.reshape(len(x), int(np.prod(patches.shape[1:3])), -1)
+    rows = grad.reshape(*grad.shape[:2], -1)
+    if order.apart:
+        sums = [multiply(row, np.ascontiguousarray(place.T), order) for row, place in zip(rows, places, strict=True)]
+        found = functools.reduce(np.add, sums)
+    else:
+        turned = rows.transpose(1, 0, 2).reshape(grad.shape[1], -1)
+        found = multiply(turned, np.ascontiguousarray(places.reshape(-1, places.shape[2]).T), order)
+    return found.astype(x.dtype).reshape(tuple(shape))
 
 
 def _patches(x: NDArray[Any], shape: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]) -> NDArray[Any]:

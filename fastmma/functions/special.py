@@ -147,7 +147,11 @@ def divided(x: Floats, y: Floats, *, constant: float | None = None) -> Floats:
     >>> divided(np.float32([1, 1, 1e-40]), np.float32([3, 0, 1e-40])).tolist()
     [0.3333333432674408, inf, 1.0]
     """
-    first, second = factorise(x, y, constant=constant)
+    return multiplied(*factorise(x, y, constant=constant))
+
+
+def multiplied(first: Floats, second: Floats) -> Floats:
+    """Multiply the factors of a quotient."""
     with np.errstate(all="ignore"):
         result = first * second
     return np.where(np.isnan(result), _NAN, result).astype(np.float32)

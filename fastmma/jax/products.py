@@ -156,7 +156,10 @@ def find_guess(settings: Settings, lhs: Any, rhs: Any, dimensions: Dimensions, d
     if np.dtype(lhs.dtype).kind in "iu":
         return ""
     if devices > 1:
-        return f"one product of the whole operands: where XLA cuts k among the {devices} devices, it adds their parts"
+        return (
+            f"one product of the whole operands: where XLA cuts k among the {devices} devices, it adds their parts: "
+            f"name them, plans={{(M, N, K): {devices}}}, or map the product by shard_map"
+        )
     if plan is not None and plan.evidence is not None:
         return f"as cuBLAS, where XLA calls it and takes its first choice; {plan.evidence}"
     sizes = arrangement(lhs.shape, rhs.shape, dimensions)

@@ -66,6 +66,12 @@ class WordsTile(NamedTuple):
     narrow: tuple[int, int, int]  # for single instructions
 
 
+class AmxTile(NamedTuple):
+    """Blocks of two by two of the CPU's own tiles."""
+
+    features: frozenset[str]
+
+
 _ANY = frozenset[str]()
 _AVX512 = frozenset({"avx512bw", "avx512dq", "avx512vl"})
 _NEON = frozenset({"neon"})  # 32 registers of 16 bytes: a vector of 32 bytes is two of them
@@ -110,6 +116,7 @@ BITS = (
     WordsTile(_NEON, "bits_by_bytes", (8, 2, 4), (8, 8, 1)),
     WordsTile(_ANY, "bits_by_bytes", (4, 2, 4), (4, 4, 2)),
 )
+AMX: tuple[AmxTile, ...] = (AmxTile(_AVX512 | {"amx-tile", "amx-int8"}),)
 
 
 class _Row(Protocol):

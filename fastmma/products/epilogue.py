@@ -22,9 +22,9 @@ from fastmma.kernels.params import Promotion, Step
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 from fastmma.operands.check import check_output
 from fastmma.products.bound import Arguments
+from fastmma.products.by_tile import ByTile
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
-from fastmma.products.order import StreamK
 from fastmma.products.steps import ACTIVATIONS, BIASED_GELU, GELU, MULTIPLIERS, ROUND, SCALED_C, ZERO, joining, operands_of
 
 Multiply = Callable[[slice, slice, Codes], None]  # writes sums of some products and of some of their rows
@@ -275,7 +275,7 @@ def _at_once(plan: GemmPlan, operands: Operands, shape: tuple[int, ...], values:
         part = operands.products(products.start, products.stop).lines(rows, slice(None))
         accumulate(finish.backend, plan.operation, part, sums, promotion, plan.order, finish.threads)
 
-    return finish.results(multiply, plan.operation.instruction.formats.d, values, shape, not isinstance(plan.split_k, StreamK))
+    return finish.results(multiply, plan.operation.instruction.formats.d, values, shape, not isinstance(plan.split_k, ByTile))
 
 
 def _in_place(plan: GemmPlan, operands: Operands, shape: tuple[int, ...], values: dict[str, Codes], finish: Epilogue) -> Codes:

@@ -12,10 +12,11 @@ from fastmma.backends.fixed import Fixed, Form
 from fastmma.isa.formats import FORMATS
 from fastmma.kernels.params import ADDENDS, FORMULAS, PartsOfK
 from fastmma.products.bound import Bound, Strided
+from fastmma.products.by_tile import ByTile
 from fastmma.products.epilogue import Epilogue, f32_code
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import join_parts
-from fastmma.products.order import NARROW_JOINS, StreamK
+from fastmma.products.order import NARROW_JOINS
 from fastmma.products.steps import ROUND, SCALED_C, operands_of
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def parts_of(plan: GemmPlan, rows: int, columns: int, depth: int) -> PartsOfK | 
     order = plan.order
     if plan.promote_every is not None or plan.in_place or order.join_dtype or order.join in NARROW_JOINS:
         return None
-    if isinstance(order.parts, StreamK) or (order.first_tile and plan.operation.instruction.k > 1):
+    if isinstance(order.parts, ByTile) or (order.first_tile and plan.operation.instruction.k > 1):
         return None
     ((_, _, cuts),) = order.blocks(rows, columns, depth)
     places = order.places(depth)

@@ -8,14 +8,13 @@ from functools import cached_property
 from fastmma.host.errors import OperandError
 from fastmma.host.integers import check_string, flag, integer
 from fastmma.isa.instruction import Instruction
+from fastmma.products.by_tile import ByTile, Cuts
 from fastmma.products.choice import other_spelling
 from fastmma.products.library_plan import LibraryPlan
 from fastmma.products.order import (
     IN_PLACE,
     SECOND_HALF,
-    Cuts,
     Order,
-    StreamK,
     checked_join,
     checked_loop,
     checked_parts,
@@ -41,7 +40,7 @@ class GemmPlan(LibraryPlan):
         Your own arithmetic instead of the target's; given by name.
     promote_every : int or None
         k between promotions: the tensor core starts at zero again, and its sums join a total, which starts from c, by one IEEE add.
-    split_k : int, tuple of (start, stop), or StreamK
+    split_k : int, tuple of (start, stop), StreamK, or LastWave
         Parts of k, joined by IEEE adds, the first starting from c: a number of parts of equal length, or where each starts and stops.
     split_unit : int
         What the length of a part is rounded up to a multiple of; 0 means the instruction's k.
@@ -91,7 +90,7 @@ class GemmPlan(LibraryPlan):
     """
 
     promote_every: int | None = None
-    split_k: int | Cuts | StreamK = 1
+    split_k: int | Cuts | ByTile = 1
     split_unit: int = 0
     first_tile: int = 0
     cast: bool = False
@@ -156,7 +155,7 @@ class GemmPlan(LibraryPlan):
     @cached_property
     def in_place(self) -> bool:
         """True if the parts of k go through the epilogue one by one, to the result in memory."""
-        whole = isinstance(self.split_k, StreamK) or self.split_k == 1
+        whole = isinstance(self.split_k, ByTile) or self.split_k == 1
         return self.join == IN_PLACE and bool(self.epilogue) and not whole and (self.join_dtype or "f32") == self.out
 
     @cached_property

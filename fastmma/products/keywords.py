@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypedDict
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.numerics.arithmetic import Arithmetic
+from fastmma.products.by_tile import ByTile, Cuts
 from fastmma.products.choice import named
-from fastmma.products.order import Cuts, StreamK
 
 DEFAULT_TARGET = "sm_90a"
 
@@ -20,7 +20,7 @@ class GemmChoices(TypedDict, total=False):
     target: TargetName
     accumulator: Any
     promote_every: int | None
-    split_k: int | Cuts | list[tuple[int, int]] | StreamK
+    split_k: int | Cuts | list[tuple[int, int]] | ByTile
     join: str
     join_dtype: Any
     preset: str | None
@@ -37,7 +37,7 @@ class Choices(NamedTuple):
     instruction: str | Instruction | None = None
     target: TargetName = DEFAULT_TARGET
     promote_every: int | None = None
-    split_k: int | Cuts | list[tuple[int, int]] | StreamK = 1
+    split_k: int | Cuts | list[tuple[int, int]] | ByTile = 1
     preset: str | None = None
     cast: bool = False
     accumulator: Any = None

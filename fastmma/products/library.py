@@ -13,6 +13,7 @@ from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.products.bound import Extents
+from fastmma.products.by_tile import ByTile, Cuts
 from fastmma.products.cublas.book import book_of, own_book
 from fastmma.products.cublas.find_row import find_row_as_computed
 from fastmma.products.cublas.look_up import SHIPPED_SOURCES, Known, Question, find_recorded, look_up
@@ -20,7 +21,7 @@ from fastmma.products.cublas.rows import LaneRow, Product
 from fastmma.products.cublas.tile_order import tile_order
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.library_gpu import library_gpu
-from fastmma.products.order import Cuts, StreamK, split
+from fastmma.products.order import split
 from fastmma.products.presets import KERNEL_EPILOGUES, GemmPreset, KernelEpilogue, gemm_preset
 
 UNKNOWN = ("one", "refuse")
@@ -35,7 +36,7 @@ class LibraryOrder(NamedTuple):
 
     instruction: Instruction
     promote_every: int | None
-    split_k: int | Cuts | list[tuple[int, int]] | StreamK
+    split_k: int | Cuts | list[tuple[int, int]] | ByTile
     split_unit: int
     first_tile: int
     join: str

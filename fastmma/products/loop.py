@@ -8,7 +8,8 @@ from typing import TypeVar
 from fastmma.backends.call import Codes, Operands, Operation, cut
 from fastmma.backends.engine import Backend
 from fastmma.kernels.params import Promotion
-from fastmma.products.order import IN_PLACE, SECOND_HALF, WORKSPACE, Cuts, Order
+from fastmma.products.by_tile import Cuts
+from fastmma.products.order import IN_PLACE, SECOND_HALF, WORKSPACE, Order
 
 T = TypeVar("T")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +13,7 @@ from fastmma.host.errors import InstructionError, OperandError, OperandTypeError
 from fastmma.host.integers import integer
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
-
-Cuts = tuple[tuple[int, int], ...]
+from fastmma.products.by_tile import ByTile, Cuts, LastWave, StreamK, checked_cuts
 
 JOINS = {
     "ascending": "added in ascending order",
@@ -30,97 +27,6 @@ WORKSPACE, IN_PLACE, SECOND_HALF = "workspace", "in-place", "second half"
 # joins through memory of the result's format
 NARROW_JOINS = (WORKSPACE, IN_PLACE)
 JOIN_FORMATS = ("", "bf16", "f16")
-RASTERS = ("m", "n")
-
-
-@dataclass(frozen=True)
-class StreamK:
-    """Stream-K: the k-tiles of all output tiles in a row, cut into one run of equal length for each CTA.
-
-    An output tile whose k-tiles lie in several runs is the sum of the runs' parts, added in ascending order; each starts from zero.
-
-    Attributes
-    ----------
-    tile : (int, int, int)
-        M, N and K of a tile.
-    ctas : int
-        How many CTAs there are. Where the k-tiles do not divide evenly, the first ones have one more.
-    tiles : int, optional
-        How many output tiles, the first ones, are streamed; the others are computed whole. By default all are.
-    raster : {"m", "n"}
-        Along which dimension the next output tile lies.
-
-    Raises
-    ------
-    OperandError, OperandTypeError
-
-    Examples
-    --------
-    >>> for rows, columns, cuts in StreamK((128, 128, 32), 2).blocks(384, 128, 64):
-    ...     print(rows, columns, cuts)
-    slice(0, 128, None) slice(0, 128, None) ((0, 64),)
-    slice(128, 256, None) slice(0, 128, None) ((0, 32), (32, 64))
-    slice(256, 384, None) slice(0, 128, None) ((0, 64),)
-    """
-
-    tile: tuple[int, int, int]
-    ctas: int
-    tiles: int | None = None
-    raster: str = "m"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.tile, list | tuple) or len(self.tile) != 3:
-            raise OperandTypeError(f"StreamK: tile must be a tuple (m, n, k), not {self.tile!r:.200}")
-        sizes = tuple(integer(size, f"StreamK: {name} of a tile", 1) for size, name in zip(self.tile, "mnk", strict=True))
-        object.__setattr__(self, "tile", sizes)
-        object.__setattr__(self, "ctas", integer(self.ctas, "StreamK: ctas", 1))
-        if self.tiles is not None:
-            object.__setattr__(self, "tiles", integer(self.tiles, "StreamK: tiles", 0))
-        if not isinstance(self.raster, str) or self.raster not in RASTERS:
-            raise OperandError(f"StreamK: raster must be {' or '.join(RASTERS)}, not {self.raster!r}")
-
-    def __str__(self) -> str:
-        m, n, k = self.tile
-        streamed = "" if self.tiles is None else f", the first {self.tiles} of them"
-        return f"stream-K: tiles of {m} x {n} x {k} along {self.raster}{streamed}, on {self.ctas} CTAs"
-
-    def blocks(self, rows: int, columns: int, depth: int) -> Iterator[tuple[slice, slice, Cuts]]:
-        """Rows and columns of the result with the parts of k in which they are summed; neighbours that are cut alike are one block."""
-        m, n, k = self.tile
-        waiting: dict[tuple[int, int, Cuts], int] = {}
-        high, wide, deep = -(-rows // m), -(-columns // n), -(-depth // k)
-        for column in range(wide):
-            row, found = 0, dict[tuple[int, int, Cuts], int]()
-            while row < high:
-                first, cuts = row, self._cuts(row, column, (high, wide, deep), depth)
-                while row < high and self._cuts(row, column, (high, wide, deep), depth) == cuts:
-                    row += 1
-                found[first, row, cuts] = waiting.pop((first, row, cuts), column)
-            for (first, last, cuts), start in waiting.items():
-                yield slice(first * m, min(last * m, rows)), slice(start * n, column * n), cuts
-            waiting = found
-        for (first, last, cuts), start in waiting.items():
-            yield slice(first * m, min(last * m, rows)), slice(start * n, columns), cuts
-
-    def _cuts(self, row: int, column: int, counts: tuple[int, int, int], depth: int) -> Cuts:
-        """The parts of one output tile."""
-        high, wide, deep = counts
-        index = column * high + row if self.raster == "m" else row * wide + column
-        streamed = high * wide if self.tiles is None else min(self.tiles, high * wide)
-        if index >= streamed or not depth:
-            return ((0, depth),)
-        run, longer = divmod(streamed * deep, self.ctas)
-        first, last = index * deep, (index + 1) * deep
-        if not run:
-            run, longer = 1, 0
-        starts = {0}
-        # runs begin every run + 1 k-tiles, and after the longer ones every run
-        turn = longer * (run + 1)
-        starts |= {place - first for place in range(-(-first // (run + 1)) * (run + 1), min(last, turn), run + 1)}
-        later = max(first, turn)
-        starts |= {place - first for place in range(turn + -(-(later - turn) // run) * run, last, run)}
-        places = [start * self.tile[2] for start in sorted(starts)]
-        return tuple(zip(places, [*places[1:], depth], strict=True))
 
 
 def split(depth: int, parts: int, unit: int, *, leaves_out: bool = False) -> Cuts:
@@ -161,7 +67,7 @@ class Order(NamedTuple):
 
     Attributes
     ----------
-    parts : int, tuple of (start, stop), or StreamK
+    parts : int, tuple of (start, stop), or ByTile
     unit : int
         What the length of equal parts is a multiple of.
     join : str
@@ -176,7 +82,7 @@ class Order(NamedTuple):
         How many k the tiles have that are dealt to the parts in turn; 0: the k of a part lie side by side.
     """
 
-    parts: int | Cuts | StreamK = 1
+    parts: int | Cuts | ByTile = 1
     unit: int = 0
     join: str = "ascending"
     join_dtype: str = ""
@@ -196,7 +102,7 @@ class Order(NamedTuple):
         OperandError
             If the cuts are not those of so many k.
         """
-        if isinstance(self.parts, StreamK):
+        if isinstance(self.parts, ByTile):
             yield from self.parts.blocks(rows, columns, depth)
             return
         if isinstance(self.parts, int) and self.dealt:
@@ -214,7 +120,7 @@ def order_text(order: Order, ins: Instruction) -> str:
     if order.parts == 1:
         return "none"
     joined = f"{JOINS[order.join]}, {order.join_dtype or ins.dtype}"
-    if isinstance(order.parts, StreamK):
+    if isinstance(order.parts, ByTile):
         return f"{order.parts}, {joined}"
     if isinstance(order.parts, int) and order.dealt:
         return f"{order.parts} parts, to which tiles of {order.dealt} k are dealt in turn, {joined}"
@@ -230,8 +136,8 @@ def left_out_text(order: Order) -> str:
     return f"the last k, where {order.parts} parts of K // {order.parts}, rounded up to {order.unit} k, end before K"
 
 
-def checked_parts(ins: Instruction, value: Any, chunk: int | None = None) -> int | Cuts | StreamK:
-    """Return what `split_k` may be: a number of parts, their starts and stops, or stream-K; `chunk` is what must not be cut.
+def checked_parts(ins: Instruction, value: Any, chunk: int | None = None) -> int | Cuts | ByTile:
+    """Return what `split_k` may be: a number of parts, their starts and stops, or by tile; `chunk` is what must not be cut.
 
     Raises
     ------
@@ -242,6 +148,9 @@ def checked_parts(ins: Instruction, value: Any, chunk: int | None = None) -> int
         if value.tile[2] % whole:
             raise OperandError(f"{ins}: k of a tile of stream-K must be a multiple of {whole}, not {value.tile[2]}")
         return value
+    if isinstance(value, LastWave):
+        _check_grain(ins, value.parts, chunk)
+        return value
     if not isinstance(value, list | tuple):
         return integer(value, "split_k", 1)
     found = as_array(value, "split_k")
@@ -249,14 +158,16 @@ def checked_parts(ins: Instruction, value: Any, chunk: int | None = None) -> int
         return integer(value, "split_k", 1)
     if found.dtype.kind not in "ui" or found.shape[1] != 2:
         raise OperandTypeError(f"split_k must be a number of parts or a sequence of (start, stop), not {value!r:.200}")
-    cuts: Cuts = tuple((int(start), int(stop)) for start, stop in found)
-    joined = all(one[1] == following[0] for one, following in pairwise(cuts))
-    if cuts[0][0] or not joined or any(start >= stop for start, stop in cuts):
-        raise OperandError(f"split_k: parts must begin at 0, each where the one before ends, and have at least one k, unlike {cuts!s:.200}")
+    cuts = checked_cuts(tuple((int(start), int(stop)) for start, stop in found), "split_k")
+    _check_grain(ins, cuts, chunk)
+    return cuts
+
+
+def _check_grain(ins: Instruction, cuts: Cuts, chunk: int | None) -> None:
+    """Raise OperandError unless parts begin where k may be cut."""
     grain = chunk or (ins.k if ins.scale_vec_size else pattern_of(ins).chunk if ins.sparse else 1)
     if any(start % grain for start, _ in cuts):
         raise OperandError(f"{ins}: parts of k must begin at multiples of {grain}, unlike {cuts!s:.200}")
-    return cuts
 
 
 def checked_join(ins: Instruction, join: Any, join_dtype: Any) -> None:

@@ -14,9 +14,10 @@ from fastmma.isa.formats import FORMATS, Format
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.targets import BLACKWELL, specific
 from fastmma.kernels.params import PROMOTIONS
+from fastmma.products.by_tile import ByTile, Cuts
 from fastmma.products.choice import other_spelling
 from fastmma.products.library_plan import LibraryPlan
-from fastmma.products.order import Cuts, Order, StreamK, checked_join, checked_loop, checked_parts, left_out_text, order_text
+from fastmma.products.order import Order, checked_join, checked_loop, checked_parts, left_out_text, order_text
 from fastmma.products.steps import OUTPUTS, check_steps, operands_of, texts
 from fastmma.scaling.schemes import scheme_of
 
@@ -114,7 +115,7 @@ class AccumulationPlan(LibraryPlan):
     scales: str
     promote_every: int | None
     promotion: str
-    split_k: int | Cuts | StreamK
+    split_k: int | Cuts | ByTile
     epilogue: tuple[str, ...]
     out: str
     join: str = "ascending"

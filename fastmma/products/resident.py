@@ -10,10 +10,10 @@ from fastmma.backends.call import Codes, Operands
 from fastmma.backends.gpu.resident import Resident
 from fastmma.kernels.params import Promotion
 from fastmma.products.bound import Arguments
+from fastmma.products.by_tile import ByTile
 from fastmma.products.epilogue import Epilogue, finish_codes
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.loop import accumulate
-from fastmma.products.order import StreamK
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled_operands import ScaledOperand, bound, of_lines, promotion_of
 
@@ -83,4 +83,4 @@ def resident_scaled_product(
         part = operands.products(products.start, products.stop).lines(rows, slice(None))
         accumulate(backend, plan.operation, part, sums, some, plan.order, 1)
 
-    return finish.results(multiply, plan.operation.instruction.formats.d, values, shape, not isinstance(plan.split_k, StreamK))
+    return finish.results(multiply, plan.operation.instruction.formats.d, values, shape, not isinstance(plan.split_k, ByTile))

@@ -17,9 +17,9 @@ from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.operands.check import check_output, leading_dimensions
+from fastmma.products.by_tile import ByTile, Cuts
 from fastmma.products.epilogue import Epilogue
 from fastmma.products.loop import accumulate
-from fastmma.products.order import Cuts, StreamK
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled_choice import check_operands, scaled_plan
 from fastmma.products.scaled_operands import bound, of_lines, promotion_of, scaled_operand
@@ -41,7 +41,7 @@ def scaled_matmul(
     instruction: str | Instruction | None = None,
     promote_every: int | None = None,
     promotion: str | None = None,
-    split_k: int | Cuts | list[tuple[int, int]] | StreamK | None = None,
+    split_k: int | Cuts | list[tuple[int, int]] | ByTile | None = None,
     join: str | None = None,
     join_dtype: Any = None,
     epilogue: tuple[str, ...] | None = None,
@@ -163,7 +163,7 @@ def scaled_matmul(
         part = operands.products(products.start, products.stop).lines(rows, slice(None))
         accumulate(runner, plan.operation, part, sums, some, plan.order, workers)
 
-    cut = not isinstance(plan.split_k, StreamK)
+    cut = not isinstance(plan.split_k, ByTile)
     found = from_codes(finish.results(multiply, plan.operation.instruction.formats.d, values, shape, cut), plan.out)
     if out is None:
         return found

@@ -21,9 +21,9 @@ from fastmma.isa.targets import TARGETS
 from fastmma.numerics.arithmetic import Arithmetic
 from fastmma.numerics.lookup import is_strict
 from fastmma.numerics.own import is_plain
+from fastmma.products.by_tile import ByTile, Cuts
 from fastmma.products.choice import named, usual_instruction
 from fastmma.products.evidence import OrderEvidence
-from fastmma.products.order import Cuts, StreamK
 from fastmma.products.plan import PRESETS, AccumulationPlan, Preset, holders
 from fastmma.products.steps import OUTPUTS, with_activation
 from fastmma.scaling import ScaledArray, Scheme
@@ -55,7 +55,7 @@ class _Choices(NamedTuple):
     instruction: str | Instruction | None
     promote_every: int | None
     promotion: str | None
-    split_k: int | Cuts | list[tuple[int, int]] | StreamK
+    split_k: int | Cuts | list[tuple[int, int]] | ByTile
     epilogue: tuple[str, ...] | None
     out: str
     join: str
@@ -78,7 +78,7 @@ def scaled_plan(
     instruction: str | Instruction | None = None,
     promote_every: int | None = None,
     promotion: str | None = None,
-    split_k: int | Cuts | list[tuple[int, int]] | StreamK = 1,
+    split_k: int | Cuts | list[tuple[int, int]] | ByTile = 1,
     join: str = "ascending",
     join_dtype: Any = "",
     activation: str | None = None,

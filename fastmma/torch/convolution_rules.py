@@ -11,6 +11,7 @@ POINT, PATCH, OTHER = "1 x 1", "patches", "others"
 _ANY = (1, 1 << 62)
 _FMA, _MMA, _FILLED = Order("crs", False), Order("rsc", True), Order("rsc", True, padded=True)
 _NEAREST = Order("rsc", True, padded=True, nearest=True)
+_APART = Order("crs", False, apart=True)
 
 
 class Call(NamedTuple):
@@ -92,6 +93,9 @@ ROWS = (
     Row(INPUT, "bf16 f16", POINT, _MMA, (45, 45), images=(1, 8), step=8),
     Row(INPUT, "bf16 f16 tf32", POINT, _MMA),
     Row(INPUT, "bf16 f16", PATCH, _MMA),
+    Row(WEIGHT, "f32 tf32", PATCH, _FMA, (17, 17), images=(1, 1), results=(65, 448)),
+    Row(WEIGHT, "f32 tf32", PATCH, _APART, (14, 14), images=(2, 2), results=(65, 448)),
+    Row(WEIGHT, "f32 tf32", PATCH, _FMA),
     Row(WEIGHT, "bf16 f16", "", _MMA),
 )
 

@@ -304,10 +304,10 @@ def compile_function(function: Any, arguments: tuple[Any, ...], options: dict[st
 def compiled_kernel(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> CompiledKernel | str:
     """Compile a kernel for the active driver's target; a string says why the compiler did not take it."""
     others = list_functions((*arguments, *options.values()))
-    with all_of_kind(kernel, JITFunction, *others) as function:
-        try:
+    try:
+        with all_of_kind(kernel, JITFunction, *others) as function:
             arguments = tuple(convert_kind(value, JITFunction) for value in arguments)
             options = {name: convert_kind(value, JITFunction) for name, value in options.items()}
             return _read(compile_function(function, arguments, options))
-        except Exception as error:
-            return explain(error)
+    except Exception as error:
+        return explain(error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from fastmma.triton.ptx import EXCHANGED, Instruction, Program, Sites
 
 PRODUCT, QUOTIENT, SUM, OTHER = "product", "quotient", "sum", "other"
 COMPARED = 100  # below this compute capability, what ptxas contracts was compared with its machine code, kernel by kernel
+_ANSWERS = 1 << 10
 _SUMS = ("add", "sub", "fma")
 _PRODUCTS = {"mul": PRODUCT, "div": QUOTIENT}
 _OF_FACTORS = (PRODUCT, QUOTIENT)
@@ -92,7 +93,7 @@ def _is_product(instruction: Instruction | None) -> bool:
     return instruction is not None and instruction.name in _PRODUCTS and instruction.is_of_floats
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Contractions:
     """The additions of a kernel."""
 
@@ -177,6 +178,7 @@ class Contractions:
     def _sums(self) -> dict[Sites, set[_Sum]]:
         return {sites: set(map(self._read, instructions)) for sites, instructions in self._additions.items()}
 
+    @lru_cache(maxsize=_ANSWERS)  # noqa: B019 - the programs of a grid ask the same; what is kept is bounded
     def find_fused_operand(self, sites: Sites, first: Origin, second: Origin) -> int | None:
         """Say which operand of the addition at a place is fused with it: 0, 1, or -1 for neither; None where that is not clear."""
         here = self._sums.get(sites)
@@ -221,6 +223,7 @@ class Contractions:
         read = {name for one in made for name in one.read}
         return [name for one in made for name in one.written if name not in read]
 
+    @lru_cache(maxsize=_ANSWERS)  # noqa: B019
     def find_fused_registers(self, places: Sites, bits: int, along: tuple[int, ...], has_lanes: bool) -> tuple[bool, ...] | None:
         """Say which of a thread's values enter the reduction at a place as products, in one rounding.
 
@@ -252,6 +255,7 @@ class Contractions:
             return (False,) * (1 << bits)
         return self._by_number(values, along)
 
+    @lru_cache(maxsize=_ANSWERS)  # noqa: B019
     def exchanges_products(self, places: Sites) -> bool:
         """Tell whether each lane adds its product to another's, which was rounded, in the first exchange of the reduction at a place."""
         additions = [one for sites, found in self._additions.items() if sites[:-1] == places for one in found]

@@ -96,6 +96,8 @@ def create_dot(run: Emulation, original: Operation, a: Any, b: Any, d: Any, prec
         return _split(run, dot, lowering, a, b, d)
     multiply = partial(multiplied, run, dot, lowering, elements(a), elements(b))
     run.report.did("tl.dot", f"{how}{permuted}, {source}")
+    if not permuted and lowering.a == dot.a:
+        run.report.multiplies(run.product(instruction, every).plan)
     born = d.attr.get(CONSTANT)
     if born and not imprecise and d.dtype.scalar.is_floating() and straight(born, where):
         return mark_exchanged(ProductHandle(d.dtype.scalar, where, multiply, run.report))

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from triton import knobs
 
+from fastmma.host.errors import NotEmulatedError
 from fastmma.isa.targets import target_of
 from fastmma.products.prepared import Prepared, prepare
 from fastmma.triton.compiled import CompiledKernel, CompiledSum, compiled_kernel
@@ -23,6 +24,7 @@ Operation = Callable[..., Any]
 Source = Literal["compile", "ptx", "rules"]
 Races = Literal["error", "note"]
 _WARPS = 4  # Triton's default
+_MOST_ATOMICS = 1 << 17  # of one program
 
 
 @dataclass
@@ -48,6 +50,8 @@ class Launch:
     capability: int
     source: Source
     report: Report
+    refusal: str = ""  # why the compiler does not take the kernel
+    _atomics: tuple[tuple[int, ...], int] = ((), 0)  # the program that runs, and how many it executed
 
     @property
     def warps(self) -> int:
@@ -67,6 +71,17 @@ class Launch:
         return bool(self._names & {"dot", "dot_scaled"})
 
     @cached_property
+    def names_pointers(self) -> bool:
+        """True if the kernel names a type of pointers, as one does that makes pointers of integers."""
+        return "pointer_type" in self._names
+
+    @property
+    def makes_pointers(self) -> bool:
+        """True if the kernel makes pointers of integers, or nobody can tell."""
+        found = self.executable
+        return found is None or found.makes_pointers or self.names_pointers
+
+    @cached_property
     def _names(self) -> set[str]:
         return names(self.kernel, *list_functions((*self.arguments, *self.options.values())))
 
@@ -77,6 +92,7 @@ class Launch:
             return None
         found = compiled_kernel(self.kernel, self.arguments, self.options | {"enable_fp_fusion": self.fuses})
         if isinstance(found, str):
+            self.refusal = found
             self.report.notes[f"{self.kernel.__name__} by rules, since the compiler does not take it: {found}"] += 1
             return None
         return found
@@ -85,6 +101,18 @@ class Launch:
     def executable(self) -> Executable | None:
         """The compiled kernel, if its PTX may be executed."""
         return None if self.compiled is None else self.compiled.executable
+
+    def count_atomics(self, program: tuple[int, ...]) -> None:
+        """Count the atomic operations of a program.
+
+        Raises
+        ------
+        NotEmulatedError
+            If they are so many that it waits for another one.
+        """
+        self._atomics = (program, self._atomics[1] + 1 if self._atomics[0] == program else 1)
+        if self._atomics[1] > _MOST_ATOMICS:
+            raise NotEmulatedError("a loop that does not end: its program waits for another one, and programs run one after another here")
 
     def lowering(self, dot: Dot, where: Position) -> tuple[Lowering, str]:
         """Return what a dot becomes, and who says so."""

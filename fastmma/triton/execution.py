@@ -8,6 +8,7 @@ from typing import Any
 from triton.runtime.errors import OutOfResources
 
 from fastmma.functions.pretended import describe
+from fastmma.triton.addresses import Memory, of_launch
 from fastmma.triton.emulation import Emulation
 from fastmma.triton.reasons import explain, find_our_error
 
@@ -36,6 +37,12 @@ class Kept:
             storage.copy_(before)
 
 
+def describe_memory(run: Emulation, given: dict[str, Any], *, makes_pointers: bool) -> Memory:
+    """Describe the memory of a launch's arguments."""
+    arguments = {name: list(_storages([value])) for name, value in given.items()}
+    return Memory.of(arguments, run.report, makes_pointers=makes_pointers)
+
+
 def run_launch(run: Emulation, grid: Any, given: dict[str, Any], interpret: Callable[[], Any]) -> Any:
     """Run a launch; the first of a compiled kernel finds out who runs it.
 
@@ -55,6 +62,11 @@ def run_launch(run: Emulation, grid: Any, given: dict[str, Any], interpret: Call
     triton.runtime.errors.OutOfResources
         If a block takes more shared memory than the GPU has, as on the GPU.
     """
+    with of_launch(describe_memory(run, given, makes_pointers=run.launch.makes_pointers)):
+        return _run(run, grid, given, interpret)
+
+
+def _run(run: Emulation, grid: Any, given: dict[str, Any], interpret: Callable[[], Any]) -> Any:
     found = run.launch.executable
     if found is None:
         return interpret()

@@ -59,13 +59,13 @@ def _recorded(run: Emulation, original: Operation, *operands: Any, name: str, wh
     values = np.broadcast_arrays(*(np.asarray(elements(operand), np.float32) for operand in operands))
     is_quotient = function is special.divided
     constant = operands[1].attr.get(VALUE) if is_quotient else None
-    result = special.divided(values[0], values[1], constant=constant) if is_quotient else function(*values)
+    x, y = special.factorise(values[0], values[1], constant=constant) if is_quotient else (values[0], values[0])
+    result = special.multiplied(x, y) if is_quotient else function(*values)
     run.report.did(name, what)
     data = result if fmt == "f32" else converted(result, "f32", fmt)
     handle = TensorHandle(np.ascontiguousarray(data).view(interpreter._get_np_dtype(operands[0].dtype.scalar)), operands[0].dtype.scalar)
     if not is_quotient or fmt != "f32" or run.launch.compiled is None:
         return handle
-    x, y = special.factorise(values[0], values[1], constant=constant)
     return remember_product(handle, x, y, QUOTIENT, None if constant is None or not y.size else float(y.flat[0]))
 
 

@@ -20,13 +20,14 @@ from fastmma.functions.pretended import pretended
 from fastmma.host import forks
 from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName, target_named
+from fastmma.triton.addresses import of_launch
 from fastmma.triton.autotuning import make_run
 from fastmma.triton.driver import Driver
 from fastmma.triton.emulation import Emulation, Races, Source
-from fastmma.triton.execution import run_launch
+from fastmma.triton.execution import describe_memory, run_launch
 from fastmma.triton.gluon.launch import launch
 from fastmma.triton.patches import check_triton, patched, warmed_up
-from fastmma.triton.reasons import find_our_error
+from fastmma.triton.reasons import locate
 from fastmma.triton.report import Other, Report
 from fastmma.triton.scalars import bind_arguments, convert_arguments
 from fastmma.triton.twins import all_of_kind, list_functions
@@ -46,7 +47,8 @@ def _current() -> Emulation:
 def _run_gluon(run: Emulation, kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any], grid: Any) -> None:
     given, rest = bind_arguments(kernel, arguments, options)
     run.enter(kernel, arguments, options)
-    launch(run, kernel, (), given | rest, grid, given)
+    with of_launch(describe_memory(run, given, makes_pointers=run.launch.names_pointers)):
+        launch(run, kernel, (), given | rest, grid, given)
 
 
 def _run(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> Any:
@@ -67,10 +69,10 @@ def _run(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) 
         try:
             return run_launch(run, size, given, interpreted)
         except Exception as error:
-            ours = find_our_error(error)
-            if ours is None:
+            located = locate(error, kernel.__name__, run.launch.refusal)
+            if located is None:
                 raise
-            raise ours from None
+            raise located from None
 
 
 def _enter(run: Emulation) -> None:

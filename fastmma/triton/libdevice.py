@@ -75,7 +75,7 @@ def _extern(run: Emulation, _original: Operation, _library: str, _path: str, sym
     return TensorHandle(np.asarray(result).astype(interpreter._get_np_dtype(kind.scalar)), kind.scalar)
 
 
-def _assembly(_run: Emulation, _original: Operation, text: str, *_rest: Any) -> Any:
+def _assembly(run: Emulation, _original: Operation, text: str, *_rest: Any) -> Any:
     """Refuse.
 
     Raises
@@ -83,7 +83,13 @@ def _assembly(_run: Emulation, _original: Operation, text: str, *_rest: Any) -> 
     NotEmulatedError
         Always.
     """
-    raise NotEmulatedError(f"inline assembly ({text.strip().splitlines()[0][:60]}): nothing here runs it")
+    executable = run.launch.executable
+    machine = executable.machine(run.target) if executable is not None else None
+    if isinstance(machine, str):
+        why = f"nothing here executes {machine}"
+    else:
+        why = run.launch.refusal or 'the kernel\'s PTX executes it: take lowering="compile"'
+    raise NotEmulatedError(f"inline assembly ({text.strip().splitlines()[0][:60]}): {why}")
 
 
 def _make_interpreted(name: str) -> Callable[..., Any]:

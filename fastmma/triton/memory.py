@@ -30,20 +30,22 @@ class Memory:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def load(self, pointers: NDArray[Any], mask: NDArray[Any], other: NDArray[Any], dtype: Any) -> NDArray[Any]:
-        """Load elements.
+    def load(
+        self, pointers: NDArray[Any], mask: NDArray[Any], other: NDArray[Any], dtype: Any, line: tuple[str, int] | None = None
+    ) -> NDArray[Any]:
+        """Load elements, at a line of the kernel; by default the one that runs.
 
         Raises
         ------
         NotEmulatedError
             If an address is no tensor's.
         """
-        check_addresses(pointers, mask)
+        check_addresses(pointers, mask, line=line)
         if dtype != BF16:
             return np.asarray(self._inner.load(pointers, mask, other, dtype))
         return np.asarray(self._inner.load(pointers, mask, np.ascontiguousarray(other).view(_BITS), _BITS)).view(BF16)
 
-    def store(self, pointers: NDArray[Any], values: NDArray[Any], mask: NDArray[Any]) -> Any:
+    def store(self, pointers: NDArray[Any], values: NDArray[Any], mask: NDArray[Any], line: tuple[str, int] | None = None) -> Any:
         """Store elements.
 
         Raises
@@ -51,7 +53,7 @@ class Memory:
         NotEmulatedError
             If an address is no tensor's.
         """
-        check_addresses(pointers, mask)
+        check_addresses(pointers, mask, stores=True, line=line)
         values = np.ascontiguousarray(values)
         return self._inner.store(pointers, values.view(_BITS) if values.dtype == BF16 else values, mask)
 
@@ -109,6 +111,7 @@ def _is_alone(builder: Any, pointers: NDArray[Any]) -> bool:
 
 
 def _atomic(run: Emulation, original: Operation, operation: Any, pointers: Any, values: Any, *rest: Any) -> Any:
+    run.launch.count_atomics(tuple(interpreter.interpreter_builder.grid_idx))
     result = original(operation, pointers, values, *rest)
     name = "atomic_add" if operation == ir.ATOMIC_OP.FADD else f"atomic_{str(operation).rpartition('.')[2].lower()}"
     alone = _is_alone(interpreter.interpreter_builder, pointers.data)
@@ -119,6 +122,11 @@ def _atomic(run: Emulation, original: Operation, operation: Any, pointers: Any, 
     else:
         run.report.tell(NEUTRAL, name, "integers, in whichever order")
     return result if alone else Found(result.data, result.dtype, run.report, name)
+
+
+def _compare_and_swap(run: Emulation, original: Operation, *operands: Any) -> Any:
+    run.launch.count_atomics(tuple(interpreter.interpreter_builder.grid_idx))
+    return original(*operands)
 
 
 def _reshape(run: Emulation, original: Operation, value: Any, shape: Any, reorders: bool) -> Any:
@@ -139,6 +147,7 @@ def _load_of_descriptor(run: Emulation, original: Operation, descriptor: Any, *r
 OPERATIONS: dict[str, Operation] = {
     "create_masked_load": _load,
     "create_atomic_rmw": _atomic,
+    "create_atomic_cas": _compare_and_swap,
     **dict.fromkeys(("create_select", "create_bitcast", "create_int_cast"), _carry),
     "create_descriptor_load": _load_of_descriptor,
     "create_reshape": _reshape,

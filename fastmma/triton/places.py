@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType
@@ -31,6 +32,11 @@ def find_running_line() -> FrameType:
     while _LIBRARIES[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
     return frame
+
+
+def find_innermost(lines: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
+    """Find the last of some lines, each a file and a number, that belongs to a kernel; None where there is none."""
+    return next((one for one in reversed(lines) if not _LIBRARIES[one[0]]), None)
 
 
 @lru_cache(maxsize=1 << 14)

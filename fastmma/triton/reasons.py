@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from triton.compiler.errors import CompilationError
+import linecache
+import re
+from types import TracebackType
 
-from fastmma.host.errors import FastmmaError
+from triton.compiler.errors import CompilationError
+from triton.runtime.errors import InterpreterError
+
+from fastmma.host.errors import FastmmaError, NotEmulatedError
+from fastmma.triton.places import find_innermost
+
+_PTXAS = re.compile(r"^ptxas .*; error\s*:\s*(.*)$")
+_PLACE = re.compile(r":\d+\)")  # a file and its line
 
 
 def list_causes(error: BaseException | None) -> list[BaseException]:
@@ -32,7 +41,44 @@ def explain(error: BaseException) -> str:
     for one in reversed(list_causes(error)):
         text = one.error_message if isinstance(one, CompilationError) else str(one)
         lines = [line.strip() for line in str(text or "").splitlines() if line.strip()]
+        lines = [found[1] for line in lines if (found := _PTXAS.search(line))] or lines
         if lines:
             line = f", line {one.node.lineno} of the kernel" if isinstance(one, CompilationError) and one.node is not None else ""
             return f"{type(one).__name__}: {lines[0]}{line}"
     return type(error).__name__
+
+
+def _find_place(error: BaseException) -> str:
+    """Return the line of a kernel at which an error arose, and its text; empty where there is none."""
+    for one in reversed(list_causes(error)):
+        frames: list[tuple[str, int]] = []
+        trace: TracebackType | None = one.__traceback__
+        while trace is not None:
+            frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+            trace = trace.tb_next
+        place = find_innermost(frames)
+        if place is not None:
+            return f"{place[0]}:{place[1]}: {linecache.getline(*place).strip()}"
+    return ""
+
+
+def locate(error: BaseException, name: str, compiled: str) -> Exception | None:
+    """Return an error of fastmma or of the interpreter with the kernel's line; None for any other error.
+
+    Parameters
+    ----------
+    error : BaseException
+    name : str
+        The kernel's.
+    compiled : str
+        Why the compiler does not take the kernel; empty where it does.
+    """
+    ours: FastmmaError | None = find_our_error(error)
+    if isinstance(ours, NotEmulatedError) and not _PLACE.search(str(ours)) and isinstance(error, InterpreterError):
+        return NotEmulatedError(f"{ours} ({_find_place(error)})")
+    if ours is not None or not isinstance(error, InterpreterError):
+        return ours
+    why = explain(error.__cause__ or error)
+    also = f"; Triton's compiler says {compiled}" if compiled and compiled != why else ""
+    located: Exception = InterpreterError(f"{name}: {why} ({_find_place(error)}){also}")
+    return located

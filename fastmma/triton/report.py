@@ -10,6 +10,7 @@ from types import CodeType
 from typing import Any, Literal
 
 from fastmma.host.errors import NotEmulatedError
+from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.report import ASSUMED, EMULATED, LOCK, NEUTRAL, PASSED, UNSEEN, ClosedReport, Line
 from fastmma.triton.places import find_line, find_running_line
 
@@ -31,6 +32,9 @@ class Report(ClosedReport):
         How often each operation of a status ran, by (operation, how or why).
     notes : Counter
         Other facts, such as a kernel that the compiler refused, or the configuration that an autotuner took.
+    plans : Counter
+        How often a `tl.dot` added as each plan: `fastmma.same_bits` compares them. A loop whose dots add to one accumulator, each of a
+        multiple of the instruction's k, computes the whole product as the plan does. Dots of parts, and with permuted k, have none.
 
     Examples
     --------
@@ -53,6 +57,7 @@ class Report(ClosedReport):
         super().__init__(target)
         self.other = other
         self.notes: Counter[str] = Counter()
+        self.plans: Counter[GemmPlan] = Counter()
         self.told = 0
         self._is_on_trial = False
         self._warned: set[tuple[str, str]] = set()
@@ -82,13 +87,13 @@ class Report(ClosedReport):
     def on_trial(self) -> Iterator[None]:
         """Raise within the ``with`` at an operation that is not known, and then forget all that was counted there."""
         with LOCK:
-            kept = dict(self._new), self.told, Counter(self.notes)
+            kept = dict(self._new), self.told, Counter(self.notes), Counter(self.plans)
         self._is_on_trial = True
         try:
             yield
         except BaseException:
             with LOCK:
-                self._new, self.told, notes = kept
+                self._new, self.told, notes, self.plans = kept
             self.notes.clear()
             self.notes.update(notes)
             raise
@@ -106,6 +111,11 @@ class Report(ClosedReport):
     def did(self, operation: str, how: str) -> None:
         """Count an operation with the GPU's bits."""
         self.tell(EMULATED, operation, how)
+
+    def multiplies(self, plan: GemmPlan) -> None:
+        """Count a dot that adds as a plan."""
+        with LOCK:
+            self.plans[plan] += 1
 
     def assumes(self, operation: str, why: str) -> None:
         """Count an operation with the GPU's arithmetic, in an order that is not known to be the compiler's."""
@@ -136,6 +146,7 @@ class Report(ClosedReport):
         with LOCK:
             self._new.clear()
             self.notes.clear()
+            self.plans.clear()
 
     def _of(self, status: str) -> Counter[tuple[str, str]]:
         found: Counter[tuple[str, str]] = Counter()

@@ -16,7 +16,13 @@ _NONE: frozenset[Sites] = frozenset()
 
 def list_sources(*values: Any) -> frozenset[Sites]:
     """Return the places of the loads behind values."""
-    return _NONE.union(*(value.attr.get(SOURCES, _NONE) for value in values if isinstance(value, TensorHandle)))
+    found = _NONE
+    for value in values:
+        if isinstance(value, TensorHandle):
+            one = value.attr.get(SOURCES, _NONE)
+            if one is not found and one:
+                found = found | one if found else one
+    return found
 
 
 def mark_exchanged(handle: Any) -> Any:

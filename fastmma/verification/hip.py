@@ -1,13 +1,14 @@
-"""Recording what an AMD GPU computes, by HIP's runtime and its compiler hipRTC: no library of Python is needed.
+"""Recording what an AMD GPU computes, by HIP's runtime and its compiler hipRTC: a program in C, which the machine's compiler makes.
 
-No AMD GPU was at hand: this was run against stand-ins of both libraries only.
+No AMD GPU was at hand: the program was run against stand-ins of both libraries only.
 """
 
 from __future__ import annotations
 
-import ctypes
-import re
-from collections.abc import Callable, Iterator
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,9 @@ from fastmma.isa.targets import architecture
 from fastmma.verification.recordings import Recorded, save
 from fastmma.verification.trials import Trial, draw, labels_of
 
-_RUNTIME, _COMPILER = ("libamdhip64.so", "amdhip64.dll"), ("libhiprtc.so", "hiprtc.dll")
-_TO_DEVICE, _TO_HOST = 1, 2  # hipMemcpyKind
-_PROPERTIES_BYTES = 4096  # at least those of hipDeviceProp_tR0600
-_PROCESSOR = re.compile(rb"gfx[0-9a-f]+(?::[a-z]+[+-])*")  # gcnArchName among its bytes, such as gfx942:sramecc+:xnack-
+PROGRAM = Path(__file__).with_name("programs") / "record_hip.c"
+_ROCM, _COMPILER = "/opt/rocm", "cc"
+_SECONDS = 600  # of one kernel, and of the compilation of the program
 _BEFORE_MFMA = ("gfx908", "gfx90a")  # builtins of what these have keep the earlier names
 # the types of a compiler's builtins: of A and B by format and registers, of C by format
 _TYPES = {
@@ -96,13 +96,22 @@ def kernel_source(ins: Instruction) -> str:
     )
 
 
-def _load(names: tuple[str, ...]) -> Any:
-    for name in names:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    raise BackendError(f"there is no {names[0]} on this machine: HIP's runtime and hipRTC are needed, which ROCm brings")
+def compilation(program: Path) -> list[str]:
+    """List the command that compiles the program: ``CC`` names the compiler, and ``ROCM_PATH`` the folder of ROCm."""
+    rocm = os.environ.get("ROCM_PATH") or _ROCM
+    libraries = [f"-L{rocm}/lib", f"-Wl,-rpath,{rocm}/lib", "-lamdhip64", "-lhiprtc"]
+    return [os.environ.get("CC") or _COMPILER, "-O1", str(PROGRAM), f"-I{rocm}/include", *libraries, "-o", str(program)]
+
+
+def _answer(command: Sequence[str]) -> str:
+    """Run a program; return what it prints."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=_SECONDS)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BackendError(f"{' '.join(command)}: {error}") from error
+    if done.returncode:
+        raise BackendError(f"{' '.join(command)}: {done.stderr.strip() or f'status {done.returncode}'}")
+    return done.stdout
 
 
 class Hip:
@@ -110,66 +119,37 @@ class Hip:
 
     Parameters
     ----------
-    runtime, compiler
-        HIP's runtime and hipRTC; those of the machine where they are left out.
+    folder : Path
+        For the program and the files that it reads and writes.
+    program : sequence of str, optional
+        The command of the program; compiled where it is left out.
 
     Raises
     ------
     BackendError
-        Here or by the methods: what a library answers, or that there is none.
+        Here or by the methods: what the compiler or the program says.
     """
 
-    def __init__(self, runtime: Any = None, compiler: Any = None) -> None:
-        self._runtime, self._compiler = runtime or _load(_RUNTIME), compiler or _load(_COMPILER)
-        self._call(self._runtime, "hipInit", 0)
-        properties = ctypes.create_string_buffer(_PROPERTIES_BYTES)
-        self._call(self._runtime, "hipGetDevicePropertiesR0600", properties, 0)
-        self.name = properties.value.decode()
-        found = _PROCESSOR.search(properties.raw)
-        if found is None:
-            raise BackendError(f"HIP does not say which architecture {self.name} has")
-        self.processor = found[0].decode()
+    def __init__(self, folder: Path, program: Sequence[str] | None = None) -> None:
+        self._folder = folder
+        if program is None:
+            program = [str(folder / "record_hip")]
+            _answer(compilation(Path(program[0])))
+        self._program = program
+        said = _answer(self._program).splitlines()
+        if len(said) < 2 or not said[1]:
+            raise BackendError("HIP does not say which architecture the GPU has")
+        self.name, self.processor = said[:2]
         self.target = self.processor.partition(":")[0]
-
-    @staticmethod
-    def _call(library: Any, name: str, *values: Any) -> None:
-        status = getattr(library, name)(*values)
-        if status:
-            raise BackendError(f"{name} answers {status}")
-
-    def compile(self, source: str) -> bytes:
-        """Machine code of HIP C++."""
-        program, size = ctypes.c_void_p(), ctypes.c_size_t()
-        self._call(self._compiler, "hiprtcCreateProgram", ctypes.byref(program), source.encode(), b"run.hip", 0, None, None)
-        options = (ctypes.c_char_p * 1)(f"--offload-arch={self.processor}".encode())
-        self._call(self._compiler, "hiprtcCompileProgram", program, 1, options)
-        self._call(self._compiler, "hiprtcGetCodeSize", program, ctypes.byref(size))
-        code = ctypes.create_string_buffer(size.value)
-        self._call(self._compiler, "hiprtcGetCode", program, code)
-        self._call(self._compiler, "hiprtcDestroyProgram", ctypes.byref(program))
-        return code.raw
-
-    def _upload(self, array: NDArray[Any]) -> ctypes.c_void_p:
-        place = ctypes.c_void_p()
-        self._call(self._runtime, "hipMalloc", ctypes.byref(place), ctypes.c_size_t(array.nbytes))
-        self._call(self._runtime, "hipMemcpy", place, array.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(array.nbytes), _TO_DEVICE)
-        return place
 
     def multiply(self, ins: Instruction, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any]) -> NDArray[Any]:
         """Execute an instruction once on the registers (waves, 64, registers) of each wave."""
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self._call(self._runtime, "hipModuleLoadData", ctypes.byref(module), self.compile(kernel_source(ins)))
-        self._call(self._runtime, "hipModuleGetFunction", ctypes.byref(function), module, b"run")
-        d = np.zeros_like(np.ascontiguousarray(c))
-        places = [self._upload(np.ascontiguousarray(each)) for each in (a, b, c, d)]
-        arguments = (ctypes.c_void_p * len(places))(*(ctypes.cast(ctypes.byref(place), ctypes.c_void_p) for place in places))
-        grid, block = (len(c), 1, 1), (ins.lanes, 1, 1)
-        self._call(self._runtime, "hipModuleLaunchKernel", function, *grid, *block, 0, None, arguments, None)
-        self._call(self._runtime, "hipMemcpy", d.ctypes.data_as(ctypes.c_void_p), places[-1], ctypes.c_size_t(d.nbytes), _TO_HOST)
-        for place in places:
-            self._call(self._runtime, "hipFree", place)
-        self._call(self._runtime, "hipModuleUnload", module)
-        return d
+        source, *files = (self._folder / name for name in ("run.hip", "a", "b", "c", "d"))
+        source.write_text(kernel_source(ins), encoding="utf-8")
+        for file, array in zip(files, (a, b, c), strict=False):
+            file.write_bytes(np.ascontiguousarray(array).tobytes())
+        _answer([*self._program, str(source), str(len(c)), str(ins.lanes), *map(str, files)])
+        return np.frombuffer(files[-1].read_bytes(), c.dtype).reshape(c.shape)
 
 
 def requests(target: str, seed: int) -> Iterator[Trial]:
@@ -186,7 +166,9 @@ def requests(target: str, seed: int) -> Iterator[Trial]:
             yield draw(ins, labels_of(ins), 1, seed)
 
 
-def record(folder: Path, *, seed: int = 0, hip: Hip | None = None, progress: Callable[[int, int], None] | None = None) -> Path:
+def record(
+    folder: Path, *, seed: int = 0, program: Sequence[str] | None = None, progress: Callable[[int, int], None] | None = None
+) -> Path:
     """Execute every dense v_mfma of the AMD GPU in the machine on adversarial inputs, and write what came out.
 
     Parameters
@@ -194,8 +176,8 @@ def record(folder: Path, *, seed: int = 0, hip: Hip | None = None, progress: Cal
     folder : Path
         A folder named after the target is made in it, with ``v_mfma.npz`` and ``manifest.json``; `fastmma verify --folder` replays it.
     seed : int
-    hip : Hip, optional
-        By default that of the machine.
+    program : sequence of str, optional
+        The command of the program in C; by default it is compiled.
     progress : callable, optional
         Called with the number of trials done and their total.
 
@@ -207,7 +189,7 @@ def record(folder: Path, *, seed: int = 0, hip: Hip | None = None, progress: Cal
     Raises
     ------
     BackendError
-        If there is no AMD GPU, or HIP's libraries refuse.
+        If there is no AMD GPU, no compiler or no ROCm, or HIP's libraries refuse.
     TargetError
         If fastmma does not know its architecture.
 
@@ -215,15 +197,16 @@ def record(folder: Path, *, seed: int = 0, hip: Hip | None = None, progress: Cal
     --------
     >>> record(Path("golden"))  # doctest: +SKIP
     """
-    gpu = hip or Hip()
-    todo, found = list(requests(gpu.target, seed)), []
-    if not todo:
-        raise TargetError(f"{gpu.target} has no v_mfma that is recorded")
-    for done, trial in enumerate(todo):
-        ins = trial.instruction
-        assert isinstance(ins, Instruction)
-        found.append(Recorded(trial, gpu.multiply(ins, *(trial.operands[name] for name in "abc"))))
-        if progress is not None:
-            progress(done + 1, len(todo))
+    with tempfile.TemporaryDirectory() as place:
+        gpu = Hip(Path(place), program)
+        todo, found = list(requests(gpu.target, seed)), []
+        if not todo:
+            raise TargetError(f"{gpu.target} has no v_mfma that is recorded")
+        for done, trial in enumerate(todo):
+            ins = trial.instruction
+            assert isinstance(ins, Instruction)
+            found.append(Recorded(trial, gpu.multiply(ins, *(trial.operands[name] for name in "abc"))))
+            if progress is not None:
+                progress(done + 1, len(todo))
     make_folder(folder / gpu.target)
     return save(folder / gpu.target, {"v_mfma.npz": found}, {"gpu": gpu.name, "driver": "HIP", "target": gpu.target, "seed": seed})

@@ -56,11 +56,12 @@ def processor() -> str:
 
 
 def vectors() -> str:
-    """The instructions that the fast kernels take on this CPU: AVX-512, AVX2, NEON with dot products or NEON; else portable kernels."""
+    """The instructions that the fast kernels take on this CPU: AVX-512 (and AMX), AVX2, NEON (with dot products); else portable kernels."""
     from fastmma.kernels.llvm import cpu
 
     usable = cpu.usable()
     rows = (
+        ("AVX-512 and AMX", {"avx512f", "avx512bw", "avx512dq", "avx512vl", "f16c", "amx-tile", "amx-int8"}),
         ("AVX-512", {"avx512f", "avx512bw", "avx512dq", "avx512vl", "f16c"}),
         ("AVX2", {"avx2", "fma", "f16c"}),
         ("NEON with dot products", {"neon", "dotprod"}),

@@ -27,7 +27,7 @@ from fastmma.cli import main
 from fastmma.kernels.fma import f32, f64, m8n8k4, trees
 from fastmma.kernels.fused import batch, exact, packed, portable, thin, window_lanes, windows
 from fastmma.kernels.general import products as general
-from fastmma.kernels.integer import b1, int8
+from fastmma.kernels.integer import amx, b1, int8
 from fastmma.kernels.llvm import cpu
 from fastmma.kernels.scaled import group_tiles, groups, small_groups
 from fastmma.kernels.scaled import products as scaled_panels
@@ -57,6 +57,7 @@ ENTRIES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (m8n8k4, "by_panels", ("f32 panels",)),
     (m8n8k4, "gemm", ("f32 chains",)),
     (m8n8k4, "tiles", ("f32 tiles",)),
+    (amx, "gemm", ("bytes on AMX",)),
     (int8, "gemm", ("bytes",)),
     (int8, "tiles", ("tiles of bytes",)),
     (b1, "gemm", ("bits",)),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from drivers.cases import metadata_words, scale_codes
 from numpy.typing import NDArray
+from reference.cases import cases
 from reference.methods import F16_F32, METHODS, MMA, WGMMA, mixed
 from reference.operands import elements_of
 from reference.products import bits, elements
@@ -25,6 +26,7 @@ from fastmma.host.errors import OperandError, TargetError
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.sparsity import pattern_of
 from fastmma.scaling import quantize
+from fastmma.testing import adversarial
 
 SPARSE = [
     ("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", "sm_90a"),
@@ -349,6 +351,15 @@ def test_pictures(tmp_path: Path) -> None:
     assert (tmp_path / "d.png").read_bytes()[1:4] == b"PNG"
     with pytest.raises(OperandError, match="a picture is"):
         explain(a, b, 1, 1).picture(tmp_path / "d.gif")
+
+
+@cases(("target", "k"), [(target, k) for target in ("MI100", "MI250X", "MI300X") for k in (1, 3, 5, 33)])
+def test_products_of_amd_in_words(target: str, k: int) -> None:
+    """K that fill no instruction, too: steps end with the element that gemm computes."""
+    a, b = adversarial((2, k), "f16"), adversarial((k, 3), "f16", seed=1)
+    found = explain(a, b, 1, 2, target=target, instruction="v_mfma_f32_4x4x4_16b_f16")
+    assert found.value == gemm(a, b, target=target, instruction="v_mfma_f32_4x4x4_16b_f16")[1, 2]
+    assert all(text.splitlines()[0].startswith("d[1, 2]") for text in (str(found), found.text()))
 
 
 def test_nothing_to_sum() -> None:

@@ -98,4 +98,4 @@ def test_portable_kernels_use_no_feature(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("FASTMMA_PORTABLE", "1")
     assert cpu.usable() == frozenset()
     monkeypatch.setenv("FASTMMA_PORTABLE", "0")
-    assert cpu.usable() in (frozenset(), cpu.features())
+    assert cpu.usable() <= cpu.features()

@@ -14,7 +14,7 @@ from reference.ieee import fused, nearest, times
 from reference.products import bits
 
 import fastmma
-from fastmma import OperandError, OperandTypeError, StreamK, gemm, gemm_plan, matmul
+from fastmma import LastWave, OperandError, OperandTypeError, StreamK, gemm, gemm_plan, matmul
 from fastmma.scaling import quantize
 
 RNG = np.random.default_rng(0)
@@ -115,6 +115,32 @@ def test_stream_k_covers_every_element_once() -> None:
             assert cuts[-1][1] == depth
             assert all(one[1] == other[0] for one, other in pairwise(cuts))
         assert (seen == 1).all()
+
+
+def test_the_last_wave_is_cut() -> None:
+    """Tiles are counted one by one, to and fro."""
+    rng, parts = np.random.default_rng(2), ((0, 3), (3, 7))
+    for _ in range(200):
+        tile, wave, width = tuple(rng.integers(1, 5, 2).tolist()), int(rng.integers(1, 12)), int(2 ** rng.integers(0, 5))
+        rows, columns, raster = *rng.integers(1, 60, 2).tolist(), "mn"[int(rng.integers(2))]
+        high, wide = -(-rows // tile[0]), -(-columns // tile[1])
+        along, across = (high, wide) if raster == "m" else (wide, high)
+        walk, start, back, band = [], 0, False, width
+        while start < across:
+            while band > 4 and across - start < band:
+                band //= 2
+            steps = range(along)[::-1] if back else range(along)
+            walk += [(step, beside) for step in steps for beside in range(start, min(start + band, across))]
+            start, back = start + band, not back
+        last = walk[len(walk) - len(walk) % wave :]
+        cut = np.zeros((rows, columns), np.int64)
+        for step, beside in last:
+            row, column = (step, beside) if raster == "m" else (beside, step)
+            cut[row * tile[0] : (row + 1) * tile[0], column * tile[1] : (column + 1) * tile[1]] = 1
+        seen = np.zeros((rows, columns), np.int64)
+        for down, beyond, cuts in LastWave(tile, wave, parts, raster, width).blocks(rows, columns, 7):
+            seen[down, beyond] += 1 + (cuts == parts)
+        assert (seen == 1 + cut).all()
 
 
 def test_with_a_bias_and_a_remainder_first() -> None:

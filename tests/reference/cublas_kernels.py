@@ -12,6 +12,7 @@ import ctypes
 import json
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 import fastmma
 from fastmma.products.library_gpu import library_gpu
 from reference import cancelling
+from reference.by_tile import of_kept
 from reference.cancelling import KEPT, generator, kept, numbers
 
 PATH = Path(__file__).parent / "cublas_kernels.npz"
@@ -118,8 +120,14 @@ def computed(sample: Sample, gpu: str = "H200") -> NDArray[Any]:
     found = []
     for index in range(query.batch):
         a, b = operands(query, index)
-        found.append(fastmma.gemm(a, b.T, plan=plan, **arguments(query, whole=False)))
+        given = arguments(query, whole=False)
+        found.append(of_kept(plan, (query.m, query.n, query.k), partial(_multiply, a, b.T, given)))
     return np.stack(found)
+
+
+def _multiply(a: NDArray[Any], b: NDArray[Any], given: dict[str, Any], plan: Any) -> NDArray[Any]:
+    found: NDArray[Any] = fastmma.gemm(a, b, plan=plan, **given)
+    return found
 
 
 def same(one: NDArray[Any], other: NDArray[Any]) -> bool:

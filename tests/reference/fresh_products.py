@@ -22,6 +22,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from reference import cancelling
+from reference.by_tile import of_kept
 from reference.cublas_kernels import DTYPES
 
 FOLDER = Path(__file__).parent
@@ -83,8 +84,8 @@ def computed(fresh: Fresh, plan: Any) -> NDArray[np.float32]:
         bias = cancelling.numbers(rng, (len(columns),), bits, 4, -6).astype(out)
         added = {"bias": bias} if fresh.bias else {"c": c}
     a, b = first[: len(rows)].astype(dtype), second[: len(columns)].astype(dtype).T
-    found: NDArray[np.float32] = fastmma.gemm(a, b, plan=plan, **added).astype(np.float32).reshape(-1)
-    return found
+    found = of_kept(plan, (fresh.m, fresh.n, fresh.k), lambda one: fastmma.gemm(a, b, plan=one, **added))
+    return found.astype(np.float32).reshape(-1)
 
 
 def judged(fresh: Fresh, codes: NDArray[np.uint32], gpu: str = "H200") -> tuple[str, str]:

@@ -1,15 +1,17 @@
-"""What an H200 computes in the libraries' kernels of triton_libraries.py: machine code compiled here, launched there, digests kept.
+"""What a GPU computes in the libraries' kernels of triton_libraries.py: machine code compiled here, launched there, digests kept.
 
-``python -m tests.reference.triton_libraries_recording build FILE SEED`` runs all operations here, and writes each launch of a kernel: its
-machine code, and all of its arguments as they were before. ``python triton_libraries_recording.py record FILE RESULTS`` on the machine with
-the GPU, which needs this module, NumPy and CuPy, writes a digest of every array after each launch. ``python -m
-tests.reference.triton_libraries_recording compare FILE RESULTS`` executes the launches here again, and prints which are equal.
+``python -m tests.reference.triton_libraries_recording build FILE SEED [types]`` runs all operations here, and writes each launch of a
+kernel: its machine code, and all of its arguments as they were before. ``python triton_libraries_recording.py record FILE RESULTS`` on the
+machine with the GPU, which needs this module, NumPy and CuPy, writes a digest of every array after each launch. ``python -m
+tests.reference.triton_libraries_recording compare FILE RESULTS`` executes the launches here again, and prints which are equal; ``keep FILE
+RESULTS CASE...`` writes those of some cases for tests/integrations/triton/test_library_launches.py.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+KEPT = Path(__file__).parents[1] / "integrations" / "triton" / "recordings" / "libraries_h200.npz"
+_PLACES = re.compile(r"^\s*\.(?:loc|file)\b.*\n", re.MULTILINE)
 _SCRATCH = 1 << 20  # bytes behind the two pointers that follow the arguments of each kernel
 _MOST_SHARED = 48 << 10  # shared memory that needs no leave
 _MOST = 1 << 18  # bytes of the arrays of a launch that is written
@@ -26,8 +30,10 @@ def digest(array: Any) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
 
 
-def build(file: Path, seed: int) -> None:
-    """Write the launches of all operations."""
+def build(file: Path, seed: int, *, has_other_types: bool = False) -> None:
+    """Write the launches of all operations; with other types, float32 is bf16, bf16 is f16, and f16 is bf16."""
+    from dataclasses import replace
+
     import torch
 
     from fastmma.triton.machine import executable
@@ -92,7 +98,10 @@ def build(file: Path, seed: int) -> None:
 
     executable.Executable.of = classmethod(keep)  # type: ignore[method-assign, assignment]
     executable.Executable.run = note  # type: ignore[method-assign]
+    others = {torch.float32: torch.bfloat16, torch.bfloat16: torch.float16, torch.float16: torch.bfloat16} if has_other_types else {}
     for case in libraries.installed([]):
+        given = {name: replace(one, dtype=others.get(one.dtype, one.dtype)) for name, one in case.arguments.items()}
+        case = replace(case, arguments=given)
         current[0] = f"{case.library}: {case.name}"
         outcome = libraries.run(case, seed, lowering="ptx")
         print(current[0], outcome.error or "", len(described), flush=True)
@@ -157,12 +166,34 @@ def record(file: Path, results: Path) -> None:
     print(len(found), "entries")
 
 
+def execute(launch: dict[str, Any], ptx: str, cubin: bytes, arrays: list[Any]) -> tuple[list[Any], set[str]]:
+    """Execute a launch here on copies of its arrays, and return these with the statuses of the steps."""
+    from fastmma.triton.machine.kernel import Machine
+    from fastmma.triton.machine.launch import encode_argument
+
+    machine = Machine(ptx, launch["shared"], "sm_90a", cubin)
+    arrays = [np.concatenate([one, np.zeros(64, np.uint8)]) for one in arrays]  # lanes that are masked may lie beyond
+    parameters = bytearray(max(one.place + one.size for one in machine.code.parameters.values()))
+    for one, parameter in zip(launch["arguments"], machine.code.parameters.values(), strict=False):
+        if one[0] == "*":
+            code = (arrays[one[1]].ctypes.data + one[2] if one[1] >= 0 else 0).to_bytes(8, "little")
+        else:
+            code = encode_argument(one[0], one[1])
+        parameters[parameter.place : parameter.place + len(code)] = code
+    with np.errstate(all="ignore"):
+        machine.run(tuple(launch["grid"]), bytes(parameters))
+    return [one[:-64] for one in arrays], machine.statuses
+
+
+def list_arrays(built: Any, number: int) -> list[Any]:
+    """The arrays of a launch, in their order."""
+    names = (name for name in built.files if name.startswith(f"{number}."))
+    return [built[name] for name in sorted(names, key=lambda name: int(name.partition(".")[2]))]
+
+
 def compare(file: Path, results: Path) -> None:
     """Execute the launches here, and print which of them leave what the GPU left."""
     from collections import Counter
-
-    from fastmma.triton.machine.kernel import Machine
-    from fastmma.triton.machine.launch import encode_argument
 
     recorded = json.loads(results.read_text())
     counts: Counter[str] = Counter()
@@ -172,37 +203,41 @@ def compare(file: Path, results: Path) -> None:
             if not runs or isinstance(runs[0], str):
                 counts["not recorded"] += 1
                 continue
-            machine = Machine(texts[launch["cubin"]].tobytes().decode(), launch["shared"], "sm_90a", built[launch["cubin"]].tobytes())
-            names = sorted((name for name in built.files if name.startswith(f"{number}.")), key=lambda name: int(name.partition(".")[2]))
-            arrays = [np.concatenate([built[name], np.zeros(64, np.uint8)]) for name in names]  # lanes that are masked may lie beyond
-            parameters = bytearray(max(one.place + one.size for one in machine.code.parameters.values()))
-            for one, parameter in zip(launch["arguments"], machine.code.parameters.values(), strict=False):
-                if one[0] == "*":
-                    code = (arrays[one[1]].ctypes.data + one[2] if one[1] >= 0 else 0).to_bytes(8, "little")
-                else:
-                    code = encode_argument(one[0], one[1])
-                parameters[parameter.place : parameter.place + len(code)] = code
-            with np.errstate(all="ignore"):
-                machine.run(tuple(launch["grid"]), bytes(parameters))
-            here = [digest(one[:-64]) for one in arrays]
-            claimed = not {"unclear", "order"} & machine.statuses
+            text, cubin = texts[launch["cubin"]].tobytes().decode(), built[launch["cubin"]].tobytes()
+            left, statuses = execute(launch, text, cubin, list_arrays(built, number))
+            here = [digest(one) for one in left]
+            claimed = not {"unclear", "order"} & statuses
             what = "equal" if here == runs[0] else "the GPU differs from run to run" if runs[0] != runs[1] else "different"
             counts[f"{what}{'' if claimed else ', assumed'}"] += 1
             if what == "different":
-                print(
-                    number,
-                    launch["case"],
-                    launch["kernel"],
-                    [a == b for a, b in zip(here, runs[0], strict=True)],
-                    "" if claimed else "assumed",
-                )
+                equal = [a == b for a, b in zip(here, runs[0], strict=True)]
+                print(number, launch["case"], launch["kernel"], equal, "" if claimed else "assumed")
     print(dict(counts))
+
+
+def keep(file: Path, results: Path, cases: list[str]) -> None:
+    """Write the launches of some cases with what the GPU left, as the repository's test takes them."""
+    recorded = json.loads(results.read_text())
+    kept: dict[str, Any] = {}
+    described = []
+    with np.load(file) as built, np.load(file.with_suffix(".ptx.npz")) as texts:
+        for number, launch in enumerate(json.loads(str(built["launches"]))):
+            runs = recorded.get(str(number))
+            if launch["case"] in cases and runs and runs[0] == runs[-1]:
+                kept |= {f"{len(described)}.{index}": one for index, one in enumerate(list_arrays(built, number))}
+                ptx = _PLACES.sub("", texts[launch["cubin"]].tobytes().decode()).partition("\t.section")[0]
+                kept[f"ptx{len(described)}"] = np.frombuffer(ptx.encode(), np.uint8)
+                described.append({name: launch[name] for name in ("case", "kernel", "shared", "grid", "arguments")} | {"left": runs[0]})
+    np.savez_compressed(KEPT, launches=np.array(json.dumps(described)), **kept)
+    print(len(described), "launches,", KEPT.stat().st_size, "bytes")
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "build":
-        build(Path(sys.argv[2]), int(sys.argv[3]))
+        build(Path(sys.argv[2]), int(sys.argv[3]), has_other_types=sys.argv[4:] == ["types"])
     elif sys.argv[1] == "record":
         record(Path(sys.argv[2]), Path(sys.argv[3]))
+    elif sys.argv[1] == "keep":
+        keep(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
     else:
         compare(Path(sys.argv[2]), Path(sys.argv[3]))

@@ -84,7 +84,7 @@ def verify() -> None:
 @click.command(cls=LateCommand)
 @click.argument("folder", type=parameters.PATH)
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Without --cublas.")
-@click.option("--hip", is_flag=True, help="Without --cublas: an AMD GPU, by HIP's runtime and hipRTC; its dense v_mfma.")
+@click.option("--hip", is_flag=True, help="Without --cublas: an AMD GPU, by a C program that is compiled against HIP; its dense v_mfma.")
 @click.option("--cublas", is_flag=True, help="Ask cuBLASLt what it would run for products: a plan book.")
 @click.option(
     "--model",

@@ -12,7 +12,7 @@ _layout = click.option("--layout", default="nt", help="Of a and b, n where rows 
 _preset = click.option("--preset", default="cublas", help="The library: cublas or cublas-fast-accum.")
 _bias = click.option("--bias", is_flag=True, help="With a bias.")
 _least_rate = click.option(
-    "--least-rate", type=float, default="0.9999", help="Predicted plans count as known from this share of fresh products on."
+    "--least-rate", type=float, default="0.99995", help="Predicted plans count as known from this share of fresh products on."
 )
 _ROWS = "Numbers of rows: single ones, ranges, and ranges with a step, such as 1-64,128-4096:64."
 

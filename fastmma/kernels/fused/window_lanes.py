@@ -4,38 +4,34 @@ In a window B is packed as b (1 + 2**-30). A sum starts at 1.25 * 2**52 units, p
 down, which floors the product: docs/kernels.md says why. c is floored at the same unit, and added to the sum. What they add up to is
 floored at 31 bits below its own leading one, then rounded to nearest, each time by the unit of a number to which it is added. That is
 CDNA3's step: where c is so large that the sum is floored once more before c joins, at 32 bits below the leading bit of c, the last floor
-is no finer. An exact step is taken twice, rounded down and up. Where both ends make one float32, it is the result; else another kernel
-does the row.
+is no finer. Exact steps are those of `fastmma.kernels.fused.exact_lanes`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fused.window_panels import BIAS, LANES, NONE, PANEL, QUARTER, SPECIAL, WORD, Packed, Steps, in_vectors
+from fastmma.kernels.fused.exact_lanes import one_row, two_rows
+from fastmma.kernels.fused.lane_sums import EXPONENT, FIELD, HALF, NEAR, Addresses, at, loaded, stored
+from fastmma.kernels.fused.window_panels import BIAS, LANES, NONE, PANEL, QUARTER, SPECIAL, WORD, Packed, Steps
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.simd import (
     add_down,
-    add_up,
     aligned_stack,
-    any_lane,
     bitcast,
     convert,
     fma,
     fma_down,
-    fma_up,
-    interleave,
     load,
     load_scalar,
     maximum,
     ones,
     select,
     splat,
-    store,
     zeros,
 )
 
@@ -48,25 +44,13 @@ _ROWS = 64  # of a thread at a time
 _LOWEST, _HIGHEST = -94, 122  # exponents: products of the lowest have normal sums; the highest one leaves room for K of them and for c
 _LARGEST = float.fromhex("0x1p+126")  # c is less
 _FLOOR = (BIAS - 126) << WORD | QUARTER  # the word of products that are zeros: of the smallest normal f32
-_FIELD = 52
-_ONE = 1 << _FIELD
-_EXPONENT = 0x7FF << _FIELD
-_HALF = 1 << 51
+_ONE = 1 << FIELD
 _BITS_OF_WORD = 16
 _UPPER = -1 << 64 - _BITS_OF_WORD  # the first word
 _COUNTED = (1 << WORD) - 1  # where a start has the number of negative products
-_FAR = (_FIELD + 1) * _ONE  # from the exponent of a start: c of a step in two windows is zero, so far below the products
+_FAR = (FIELD + 1) * _ONE  # from the exponent of a start: c of a step in two windows is zero, so far below the products
 _NOTHING = ((1 << 9) << WORD | QUARTER) * 0x0001_0001_0001_0001  # words of a step without products
-# times 1.5 * 2**e, of which a unit is 2**(e - 31), and 2**(e - 23)
-_CUT, _NEAR = float.fromhex("0x1p+21"), float.fromhex("0x1p+29")
-
-
-class Addresses(NamedTuple):
-    """The addresses of a row, or panel."""
-
-    values: int
-    exponents: int
-    signs: int
+_CUT = float.fromhex("0x1p+21")  # times 1.5 * 2**e, of which a unit is 2**(e - 31)
 
 
 @inner
@@ -153,41 +137,19 @@ def _end(how: Any, summed: Any, c: Any) -> Any:
     top, total = summed
     kept = add_down(c, top) - top
     if how.ways == 2:
-        near = bitcast(c, np.int64) & splat(np.int64(_EXPONENT), LANES) | splat(np.int64(_ONE - 1), LANES)
+        near = bitcast(c, np.int64) & splat(np.int64(EXPONENT), LANES) | splat(np.int64(_ONE - 1), LANES)
         kept = select(near < bitcast(top, np.int64) - splat(np.int64(_FAR), LANES), zeros(np.float64, LANES), kept)
     total = add_down(total, kept)
-    scale = bitcast(bitcast(total, np.int64) & splat(np.int64(_EXPONENT), LANES) | splat(np.int64(_HALF), LANES), np.float64)
+    scale = bitcast(bitcast(total, np.int64) & splat(np.int64(EXPONENT), LANES) | splat(np.int64(HALF), LANES), np.float64)
     cut = fma_down(scale, splat(_CUT, LANES), total)
-    return fma(scale, splat(-_NEAR, LANES), fma(scale, splat(_NEAR - _CUT, LANES), cut))
-
-
-@inner
-def _loaded(c: int) -> Any:
-    """The sums of a row, in vectors."""
-    vectors = in_vectors(convert(load(c, np.float32, PANEL), np.float64))
-    return vectors[0], vectors[1], vectors[2], vectors[3]
-
-
-@inner
-def _stored(sums: Any, c: int) -> None:
-    """Sums in vectors, as a row."""
-    store(convert(interleave(interleave(sums[0], sums[2]), interleave(sums[1], sums[3])), np.float32), c)
-
-
-@inner
-def _at(lines: Any, windows: int, terms: int, columns: int) -> Any:
-    """The addresses some windows later; exponents of one line of A are pairs."""
-    exponents = 4 if columns == 1 else 2 * columns
-    return Addresses(
-        lines.values + 8 * columns * windows * terms, lines.exponents + exponents * windows * terms, lines.signs + columns * windows
-    )
+    return fma(scale, splat(-NEAR, LANES), fma(scale, splat(NEAR - _CUT, LANES), cut))
 
 
 @inner
 def _moved(how: Any, lines: Any, windows: int) -> Any:
     """The addresses of two rows and a panel some windows later."""
     k = how.terms
-    return _at(lines[0], windows, k, 1), _at(lines[1], windows, k, 1), _at(lines[2], windows, k, PANEL)
+    return at(lines[0], windows, k, 1), at(lines[1], windows, k, 1), at(lines[2], windows, k, PANEL)
 
 
 @inner
@@ -198,8 +160,8 @@ def _ended(how: Any, number: int, words: Any, total: Any, c: Any) -> Any:
 @inner
 def _rows(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> None:
     """Some steps of two rows and a panel: beside the products of a step, the one before it ends, and words of the next one are found."""
-    a0, a1, a2, a3 = _loaded(c)
-    b0, b1, b2, b3 = _loaded(c + 4 * PANEL)
+    a0, a1, a2, a3 = loaded(c)
+    b0, b1, b2, b3 = loaded(c + 4 * PANEL)
     now = x, other, y
     m, n = _words(how, x, y), _words(how, other, y)
     p = q = splat(np.uint64(_NOTHING), LANES)
@@ -222,8 +184,8 @@ def _rows(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> None:
     a1, b1 = _ended(how, 1, p, p1, a1), _ended(how, 1, q, q1, b1)
     a2, b2 = _ended(how, 2, p, p2, a2), _ended(how, 2, q, q2, b2)
     a3, b3 = _ended(how, 3, p, p3, a3), _ended(how, 3, q, q3, b3)
-    _stored((a0, a1, a2, a3), c)
-    _stored((b0, b1, b2, b3), c + 4 * PANEL)
+    stored((a0, a1, a2, a3), c)
+    stored((b0, b1, b2, b3), c + 4 * PANEL)
 
 
 @inner
@@ -243,8 +205,8 @@ def _joined(how: Any, number: int, words: Any, total: Any, odd: Any, other: Any,
 @inner
 def _rows_apart(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> None:
     """The same where products of even and odd k are summed apart."""
-    a0, a1, a2, a3 = _loaded(c)
-    b0, b1, b2, b3 = _loaded(c + 4 * PANEL)
+    a0, a1, a2, a3 = loaded(c)
+    b0, b1, b2, b3 = loaded(c + 4 * PANEL)
     now = x, other, y
     m, n = _words(how, x, y), _words(how, other, y)
     for step in range(steps):
@@ -257,38 +219,8 @@ def _rows_apart(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> Non
         a2, b2 = _joined(how, 2, m, p2, r, r2, a2), _joined(how, 2, n, q2, s, s2, b2)
         a3, b3 = _joined(how, 3, m, p3, r, r3, a3), _joined(how, 3, n, q3, s, s3, b3)
         m, n = e, f
-    _stored((a0, a1, a2, a3), c)
-    _stored((b0, b1, b2, b3), c + 4 * PANEL)
-
-
-@inner
-def _ends(low: Any, high: Any, c: Any, differs: Any) -> Any:
-    """The sum of c and what lies between two sums, and whether it is not known; NaN differs from itself."""
-    below, above = convert(add_down(low, c), np.float32), convert(add_up(high, c), np.float32)
-    return convert(above, np.float64), differs | (below != above)
-
-
-@inner
-def _exact_row(how: Any, x: Any, y: Any, c: int, steps: int) -> Any:
-    """Some exact steps of a row and a panel; whether a sum is not known."""
-    c0, c1, c2, c3 = _loaded(c)
-    differs = c0 != c0
-    for _ in range(steps):
-        l0, l1, l2, l3 = zeros(np.float64, LANES), zeros(np.float64, LANES), zeros(np.float64, LANES), zeros(np.float64, LANES)
-        h0, h1, h2, h3 = l0, l1, l2, l3
-        for k in range(how.terms):
-            element, line = splat(load_scalar(x.values + 8 * k, np.float64), LANES), y.values + 8 * PANEL * k
-            y0, y1 = load(line, np.float64, LANES), load(line + 64, np.float64, LANES)
-            y2, y3 = load(line + 128, np.float64, LANES), load(line + 192, np.float64, LANES)
-            l0, l1, l2, l3 = fma_down(element, y0, l0), fma_down(element, y1, l1), fma_down(element, y2, l2), fma_down(element, y3, l3)
-            h0, h1, h2, h3 = fma_up(element, y0, h0), fma_up(element, y1, h1), fma_up(element, y2, h2), fma_up(element, y3, h3)
-        c0, differs = _ends(l0, h0, c0, differs)
-        c1, differs = _ends(l1, h1, c1, differs)
-        c2, differs = _ends(l2, h2, c2, differs)
-        c3, differs = _ends(l3, h3, c3, differs)
-        x, y = _at(x, 1, how.terms, 1), _at(y, 1, how.terms, PANEL)
-    _stored((c0, c1, c2, c3), c)
-    return any_lane(differs)
+    stored((a0, a1, a2, a3), c)
+    stored((b0, b1, b2, b3), c + 4 * PANEL)
 
 
 @inner
@@ -307,6 +239,7 @@ def _run(how: Any, x: Any, y: Any, c: Any, out: Any, left: Any, first_row: int, 
     sums = np.zeros((last_row - first_row + 1, PANEL), np.float32)
     for panel in range(y.values.shape[0]):
         start = panel * PANEL
+        lowest, highest = y.lowest[start : start + PANEL].min(), y.highest[start : start + PANEL].max()
         wide = min(PANEL, columns - start)
         for i in range(first_row, last_row):
             for column in range(wide):
@@ -314,10 +247,16 @@ def _run(how: Any, x: Any, y: Any, c: Any, out: Any, left: Any, first_row: int, 
         for k in range(0, depth, _DEEP):
             steps, window = min(_DEEP, depth - k) // how.depth, k // how.terms
             right = _addresses(y, panel, k, window)
-            for i in range(first_row, last_row, 1 if how.exact else 2):
+            for i in range(first_row, last_row, 2):
                 total = np.intp(sums[i - first_row].ctypes.data)
                 if how.exact:
-                    left[i] |= _exact_row(how, _addresses(x, i, k, window), right, total, steps)
+                    low = lowest + min(x.lowest[i], x.lowest[i + 1])
+                    if low >= how.least and highest + max(x.highest[i], x.highest[i + 1]) - low <= how.spread:
+                        two_rows(how, _addresses(x, i, k, window), _addresses(x, i + 1, k, window), right, total, steps)
+                        continue
+                    for line in range(i, min(i + 2, last_row)):
+                        total = np.intp(sums[line - first_row].ctypes.data)
+                        left[line] |= one_row(how, _addresses(x, line, k, window), right, total, steps)
                 elif how.ways == 1:
                     _rows(how, _addresses(x, i, k, window), _addresses(x, i + 1, k, window), right, total, steps)
                 else:
@@ -325,8 +264,6 @@ def _run(how: Any, x: Any, y: Any, c: Any, out: Any, left: Any, first_row: int, 
         for i in range(first_row, last_row):
             for column in range(wide):
                 out[i, start + column] = sums[i - first_row, column]
-                if how.exact:
-                    left[i] |= not abs(out[i, start + column]) < np.inf
 
 
 def multiply(how: Steps, x: Packed, y: Packed, c: NDArray[np.float32] | None, out: NDArray[np.float32], threads: int) -> NDArray[np.bool_]:
@@ -338,7 +275,7 @@ def multiply(how: Steps, x: Packed, y: Packed, c: NDArray[np.float32] | None, ou
     left: NDArray[np.bool_] = x.highest[:rows] == SPECIAL
     if c is None:
         c = np.zeros(out.shape, np.float32)
-    elif not how.exact:
+    else:
         left |= ~(np.abs(c) < _LARGEST).all(1)
     parallel_for(lambda first, last, _: _run(how, x, y, c, out, left, first, last), rows, threads, _ROWS)
     return left
@@ -351,4 +288,4 @@ def reaches(how: Steps, x: Packed, y: Packed) -> bool:
     largest = int(y.highest.max(initial=NONE))
     high = int(finite.max(initial=NONE)) + largest
     room = x.values.shape[1].bit_length()
-    return largest != SPECIAL and (how.exact or (low >= _LOWEST and high <= _HIGHEST - room))
+    return largest != SPECIAL and high <= _HIGHEST - room and (how.exact or low >= _LOWEST)

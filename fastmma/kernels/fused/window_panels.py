@@ -45,11 +45,16 @@ class Steps:
         Windows of a step: 2 where products of even and odd k are summed apart.
     exact : bool
         Whether nothing is aligned: a step's sum and c are rounded once.
+    spread, least : int
+        The largest difference of exponents of products, and the smallest such exponent, with which float64 holds an exact sum, and
+        float32 a subnormal result.
     """
 
     terms: int
     ways: int = 1
     exact: bool = False
+    spread: int = 0
+    least: int = 0
 
     @property
     def depth(self) -> int:

@@ -144,6 +144,19 @@ def copy_byte(typing_context: Any, source: Any, target: Any) -> Any:
 
 
 @intrinsic
+def copy_line(typing_context: Any, source: Any, target: Any) -> Any:
+    """Copy the bytes of a cache line from address to address, aligned or not."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        emitter = Emitter(builder)
+        source, target = (builder.inttoptr(address, POINTER) for address in args)
+        emitter.store(emitter.load(vector(I8, LINE), source), target)
+        return context.get_dummy_value()
+
+    return kinds.none(kinds.int64, kinds.int64), generate
+
+
+@intrinsic
 def word_of_run(typing_context: Any, config: Any, address: Any, flip: Any) -> Any:
     """The word of `elements` bytes that follow one another."""
 

@@ -65,7 +65,7 @@ def _pack_edge(config: WordsConfig, operand: Operand, line: int, k: int, count: 
 
 
 @separate
-def _pack(
+def pack_words(
     config: WordsConfig,
     operand: Operand,
     k: int,
@@ -122,7 +122,7 @@ def _pack(
 @compiled
 def pack_rows(config: WordsConfig, plan: Plan, operand: Operand, lines: int, target: int, starts: int, scratch: int) -> None:
     """Pack rows of A into zeroed panels, and the numbers with which their segments start."""
-    _pack(config, operand, plan.k, 0, plan.words, 0, lines, config.rows, plan.words, target, scratch)
+    pack_words(config, operand, plan.k, 0, plan.words, 0, lines, config.rows, plan.words, target, scratch)
     if plan.biased:
         for panel in range(-(-lines // config.rows)):
             for segment in range(plan.segments):
@@ -167,7 +167,7 @@ def _multiply_panel(
     for skipped in range(0, plan.words, plan.slice):
         words = min(plan.slice, plan.words - skipped)
         segment_words = min(plan.segment, words)
-        _pack(config, b, plan.k, skipped, words, first_column, last_column, config.columns, words, panel, scratch)
+        pack_words(config, b, plan.k, skipped, words, first_column, last_column, config.columns, words, panel, scratch)
         for row in range(first_row, last_row, config.rows):
             height = min(config.rows, last_row - row)
             target = out.address + row * out.row_stride + first_column * out.column_step

@@ -67,7 +67,7 @@ def _accumulator(config: WordsConfig, c: Words | None, out: Words) -> tuple[obje
     return c, Result(address_of(c), c.strides[-2], c.itemsize, c.strides[0])
 
 
-class _Where(NamedTuple):
+class Where(NamedTuple):
     """The addresses of the matrices of a product, or of a batch of them, and what holds the copies among them."""
 
     a: Operand
@@ -77,13 +77,13 @@ class _Where(NamedTuple):
     held: tuple[object, ...]
 
 
-def _where(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: Words | None, out: Words) -> _Where:
+def locate(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: Words | None, out: Words) -> Where:
     """Find matrices (..., M, K), (..., K, N) and (..., M, N), of which the rows of `out` are contiguous."""
     a, a_operand = _operand(a, arithmetic.flip_a)
     b, b_operand = _operand(b.swapaxes(-1, -2), arithmetic.flip_b)
     memory, c_result = _accumulator(config, c, out)
     out_result = Result(address_of(out), out.strides[-2], out.itemsize, out.strides[0])
-    return _Where(a_operand, b_operand, c_result, out_result, (a, b, memory))
+    return Where(a_operand, b_operand, c_result, out_result, (a, b, memory))
 
 
 def _scratch(config: WordsConfig, plan: Plan) -> int:
@@ -99,7 +99,7 @@ def gemm(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: Wor
     plan = _plan(config, arithmetic, k)
     threads = threads if m * n * plan.words >= _THREADED_WORDS else 1
     target = out if out.strides[1] == out.itemsize else np.empty((m, n), np.int32)
-    where = _where(config, arithmetic, a, b, c, target)
+    where = locate(config, arithmetic, a, b, c, target)
     if threads == 1 and m * n * plan.words <= _UNDIVIDED:  # two calls of compiled code, as a call takes as long as a part of a product
         _multiply((packer(config), multiplier(config)), plan, *where[:4], target.shape, _whole_memory(config, plan, m))
     else:
@@ -166,7 +166,7 @@ def _address(given: Any) -> int:
     return given if type(given) is int else address_of(given)
 
 
-def _in_macro_tiles(config: WordsConfig, plan: Plan, where: _Where, shape: tuple[int, ...], threads: int) -> None:
+def _in_macro_tiles(config: WordsConfig, plan: Plan, where: Where, shape: tuple[int, ...], threads: int) -> None:
     """Multiply in macro tiles for threads."""
     m, n = shape
     row_panels = -(-m // config.rows)
@@ -201,7 +201,7 @@ def tiles(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: Wo
         return
     plan = _plan(config, arithmetic, k)
     threads = threads if out.size * plan.words >= _THREADED_WORDS else 1
-    where = _where(config, arithmetic, a, b, c, out)
+    where = locate(config, arithmetic, a, b, c, out)
     panel_bytes = 4 * config.rows * -(-m // config.rows) * (plan.words + plan.segments)
     held = OfWorkers(lambda: AlignedMemory(panel_bytes + LINE + _WHOLE, _scratch(config, plan), zeroed=True))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
+import sys
 from functools import cache
 
 import llvmlite.binding
@@ -72,8 +74,25 @@ def portable() -> bool:
 
 
 _NONE = frozenset[str]()
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILES = 158, 0x1023, 18  # Linux's numbers on x86-64
+
+
+@cache
+def _tiles_permitted() -> bool:
+    """Ask Linux for the registers of AMX, which a process has on request alone; threads and forked children have them too."""
+    if sys.platform != "linux":
+        return False
+    return bool(ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILES) == 0)
+
+
+@cache
+def _permitted() -> frozenset[str]:
+    """The CPU features that the system lets this process use."""
+    found = features()
+    tiles = frozenset(name for name in found if name.startswith("amx-"))
+    return found - tiles if tiles and not _tiles_permitted() else found
 
 
 def usable() -> frozenset[str]:
     """The features of x86 or AArch64 that kernels may use."""
-    return features() if _MACHINE in (*_X86, *_AARCH64) and not portable() else _NONE
+    return _permitted() if _MACHINE in (*_X86, *_AARCH64) and not portable() else _NONE

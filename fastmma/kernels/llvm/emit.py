@@ -218,12 +218,12 @@ class Emitter:
         """The same pointer, but LLVM does not know that, so loads through it are not replaced by earlier ones kept in registers."""
         return self.builder.asm(ir.FunctionType(POINTER, [POINTER]), "", "=r,0", [pointer], side_effect=True)
 
-    def prefetch(self, base: ir.Value, offset: ir.Value | int = 0, *, written: bool = False) -> None:
-        """Ask for a cache line, to be read or `written`; the address may be anywhere."""
+    def prefetch(self, base: ir.Value, offset: ir.Value | int = 0, *, written: bool = False, near: bool = True) -> None:
+        """Ask for a cache line, to be read or `written`, into the nearest cache or the next one; the address may be anywhere."""
         function_type = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
         function = self.builder.module.declare_intrinsic("llvm.prefetch", (POINTER,), function_type)
-        access, nearest, data = (ir.Constant(I32, value) for value in (int(written), 3, 1))
-        self.builder.call(function, [self.at(base, offset), access, nearest, data])
+        access, locality, data = (ir.Constant(I32, value) for value in (int(written), 3 if near else 2, 1))
+        self.builder.call(function, [self.at(base, offset), access, locality, data])
 
     def pinned(self, values: Sequence[ir.Value]) -> list[ir.Value]:
         """The same values, computed before this point and used after it: the order of code that LLVM's scheduler keeps."""

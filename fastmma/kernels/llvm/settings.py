@@ -16,7 +16,13 @@ _X86 = {
         "haswell",
         "64bit avx avx2 bmi bmi2 cmov crc32 cx16 cx8 f16c fma fsgsbase fxsr invpcid lzcnt mmx movbe pclmul popcnt rdrnd sahf sse sse2 sse3 "
         "sse4.1 sse4.2 ssse3 xsave xsaveopt",
-    )
+    ),
+    "avx512": (
+        "icelake-server",
+        "64bit adx aes avx avx2 avx512bitalg avx512bw avx512cd avx512dq avx512f avx512ifma avx512vbmi avx512vbmi2 avx512vl avx512vnni "
+        "avx512vpopcntdq bmi bmi2 cmov crc32 cx16 cx8 f16c fma fsgsbase fxsr gfni invpcid lzcnt mmx movbe pclmul popcnt prfchw rdpid "
+        "rdrnd rdseed sahf sha sse sse2 sse3 sse4.1 sse4.2 ssse3 vaes vpclmulqdq xsave xsavec xsaveopt xsaves",
+    ),
 }
 _AARCH64 = {"neon": ("generic", "fp-armv8 neon"), "dotprod": ("generic", "dotprod fp-armv8 neon")}
 _KINDS = {"x86_64": _X86, "amd64": _X86, "aarch64": _AARCH64, "arm64": _AARCH64}.get(platform.machine().lower(), {})

@@ -36,7 +36,7 @@ TABLE = Table(
     ROWS,
     _RATES,
     SEEN,
-    segments=(85, 85),
+    segments=(2725, 2725),
     parts="cublas_choices_h100_13_1.npz",
     answers="cublas_algorithms_h100_13_1.npz",
     trees="cublas_trees_h100_13_1.npz",

@@ -32,7 +32,9 @@ _SEGMENTS = Segments(
     filled={1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 7: 105, 8: 120, 16: 112},
     costs={(64, 64): (220, 420), (64, 128): (193, 255)},
     other_costs=(50, 450),
-    costs_after_waves=(50, 190),
+    costs_after_waves=(10, 150),
+    usual_cost=60,
+    usual=(531, 824),
     unlike=frozenset({(2, (64, 128)), (6, (64, 256))}),
 )
 # on 16-byte, 4-byte and 2-byte boundaries; the last ones in f16 do not end by an fma
@@ -52,6 +54,7 @@ _TILES = (
         split_ends="fp8 parts",
     ),
     TileRow(41, (35,), _HALVES, "wgmma", ends="fma, gelu after"),
+    TileRow(42, (35,), _HALVES, "wgmma", ends=""),
     *(
         _cutlass(23, stages, fmt, "m16n8k16", tile, "fma16")
         for fmt in _HALVES
@@ -62,7 +65,7 @@ _TILES = (
     _cutlass(24, (0,), "bf16", "m16n8k8", 32, "fma16"),
     _cutlass(24, (7,), "bf16", "m16n8k16", 32, "fma16"),
     *(_cutlass(12, (0,), fmt, "m16n8k8", 32, "fma16", most_k=1, joins=()) for fmt in _HALVES),
-    TileRow(12, (0,), _F32, "fma", ends="fma", most_k=1),
+    TileRow(12, (0,), _F32, "fma", ends="unknown", most_k=1),
     *(_cutlass(21, (15, 16, 17, 18), fmt, "m16n8k16", 64, "unknown", joins=_CUTLASS[2:]) for fmt in _HALVES),
     *(_cutlass(21, stages, "tf32", "m16n8k8", tile, "fma") for stages, tile in ((_BY_16, 16), (_BY_32, 32))),
     *(_cutlass(23, stages, "tf32", "m16n8k8", tile, "add") for stages, tile in ((_BY_16, 16), (_BY_32, 32))),
@@ -170,6 +173,7 @@ SEEN = {
     23: Seen(ranges("5 11 15 17-21 23-24"), most_parts=_MOST),
     24: Seen(ranges("5 11 15 17-18 20 23-24"), most_parts=_MOST),
     41: Seen(ranges("15 17-21"), ranges("2"), unsaid=(-1,)),
+    42: Seen(ranges("15"), ranges("2")),
     43: Seen(ranges("15 17-21 23-24"), ranges("2-25 27-28 30-33 35 37-39 41 43-51"), most_parts=2, unsaid=(-1,)),
     55: Seen(ranges("11-21 23-24"), most_parts=_MOST),
     56: Seen(ranges("11-12 14-16")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from fastmma.products.choice_map import choice_map
@@ -10,7 +11,9 @@ from fastmma.products.cublas.answers import answers
 from fastmma.products.cublas.book import Book
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.layers import FILES, layers
-from fastmma.products.cublas.rows import NARROW, Product, Table
+from fastmma.products.cublas.raster import takes_bands
+from fastmma.products.cublas.rows import NARROW, Product, Table, TileRow
+from fastmma.products.cublas.segments import expect_workspace
 from fastmma.products.cublas.tables import VERSION, nearest_table
 from fastmma.products.cublas.trees import ALIKE, trees
 from fastmma.products.evidence import OrderEvidence
@@ -18,6 +21,7 @@ from fastmma.products.presets import OnePart
 
 _STAGES = {"f16": 35, "bf16": 35, "e4m3": 36, "e5m2": 36}  # of the algorithm that the map and the rules are about, by format
 _OF_MAP = 66
+_IN_BANDS = 43  # takes tiles in bands
 
 
 class Question(NamedTuple):
@@ -154,7 +158,11 @@ def _find_answer(asked: Question) -> Known | None:
     table = nearest_table(asked.gpu, VERSION)
     known = asked.stack == 1 and not asked.biased and table.gpu == asked.gpu and not _is_vector_with_c(asked)
     choice = answers(table.answers).find(asked.product) if known else None
-    return None if choice is None else Known(choice, table, None, " chooses")
+    if choice is None:
+        return None
+    expected, rate = _expected(asked, choice, (1, 1))
+    source = f"cuBLASLt {table.version} on {table.gpu} chooses, and is predicted to add as by {expected}, for {asked.product}"
+    return Known(expected, table, None if expected == choice else OrderEvidence("fitted", source, rate), " chooses")
 
 
 def _predict(asked: Question) -> Known | None:
@@ -166,8 +174,19 @@ def _predict(asked: Question) -> Known | None:
     alike = asked.product.is_aligned or found.choice.algo not in ALIKE.get(asked.product.fmt, ())
     if not alike and (asked.added or (asked.biased and asked.scaled)):
         return None
-    source = f"cuBLASLt {table.version} on {table.gpu} is predicted to add as by {found.choice}, for {asked.product}"
-    return Known(found.choice, table, OrderEvidence("fitted", source, found.rate))
+    # trees do not tell whether bands are wide
+    choice = replace(found.choice, swizzle=int(takes_bands(asked.product))) if found.choice.algo == _IN_BANDS else found.choice
+    choice, rate = _expected(asked, choice, found.rate)
+    source = f"cuBLASLt {table.version} on {table.gpu} is predicted to add as by {choice}, for {asked.product}"
+    return Known(choice, table, OrderEvidence("fitted", source, rate))
+
+
+def _expected(asked: Question, choice: Choice, rate: tuple[int, int]) -> tuple[Choice, tuple[int, int]]:
+    """Give a choice that does not say its parts those of most products, and the lower rate then."""
+    rows = (row for row in nearest_table(asked.gpu, VERSION).rows if isinstance(row, TileRow) and row.algo == choice.algo)
+    segments = next((row.segments for row in rows if row.segments is not None), None)
+    expected = choice if segments is None else expect_workspace(segments, choice, asked.product)
+    return expected, rate if segments is None or expected == choice else min(rate, segments.usual, key=lambda each: each[0] / each[1])
 
 
 Source = Callable[[Question], Known | None]

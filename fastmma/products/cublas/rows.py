@@ -53,9 +53,10 @@ class Segments(NamedTuple):
         tuple[int, int], tuple[int, int]
     ]  # at least and at most, in tenths of a tile of k, by the sides of a tile, the shorter first
     other_costs: tuple[int, int]
-    costs_after_waves: tuple[int, int]  # where other tiles are whole
+    costs_after_waves: tuple[int, int]  # where other tiles are whole, and parts are counted in whole tiles of k
     unlike: frozenset[tuple[int, tuple[int, int]]] = frozenset()  # sizes of clusters and sides of tiles that are cut otherwise
-    most_parts: int = 8  # more are joined in an order that is not known; as many are known where the choice says its workspace
+    usual_cost: int = 0  # that foretells most products
+    usual: tuple[int, int] = (0, 1)  # of fresh products whose parts are not sure: how many took those of the usual cost
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fastmma.isa.scalar import OPCODE as FMA
+from fastmma.products.by_tile import Cuts, LastWave
 from fastmma.products.choice import default_instruction
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.rows import NARROW, Product, TileRow
 from fastmma.products.cublas.segments import cut_segments
-from fastmma.products.order import Cuts
 from fastmma.products.presets import KERNEL_EPILOGUES, KernelEpilogue
 
 _MMA = "mma.sync.aligned.{shape}.row.col.f32.{fmt}.{fmt}.f32"
@@ -22,7 +22,7 @@ class TileOrder(NamedTuple):
 
     opcode: str
     promote_every: int | None
-    split_k: int | Cuts
+    split_k: int | Cuts | LastWave
     split_unit: int
     first_tile: int
     cast: bool
@@ -89,18 +89,18 @@ def _opcode(row: TileRow, fmt: str, target: str) -> str:
     return _MMA.format(shape=row.instruction, fmt=fmt)
 
 
-def _join(row: TileRow, choice: Choice, parts: int | Cuts) -> str:
+def _join(row: TileRow, choice: Choice, parts: int | Cuts | LastWave) -> str:
     """Find how parts are joined; empty where the choice has one."""
     if row.segments is not None:
         return "" if parts == 1 else "pairwise from the end"
     return "" if choice.parts == 1 else dict(row.joins)[choice.reduction]
 
 
-def _parts(row: TileRow, choice: Choice, product: Product) -> int | Cuts:
+def _parts(row: TileRow, choice: Choice, product: Product) -> int | Cuts | LastWave:
     """Cut k as the kernels do: so many parts, or where they start and stop."""
     if row.segments is not None:
         segments = cut_segments(row.segments, choice, product)
-        return segments if segments is not None and len(segments) > 1 else 1
+        return 1 if segments is None or (not isinstance(segments, LastWave) and len(segments) == 1) else segments
     if choice.parts == 1 or not row.floors or row.leaves_out:
         return choice.parts
     unit = row.unit(product, _SLICES[product.fmt])

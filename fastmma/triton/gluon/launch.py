@@ -11,7 +11,7 @@ import numpy as np
 from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.compiled import compile_function
 from fastmma.triton.emulation import Emulation
-from fastmma.triton.gluon import cancellation, control, numbers, products, shared, sums, tcgen05, tensors, tma
+from fastmma.triton.gluon import assembly, cancellation, control, numbers, products, shared, sums, tcgen05, tensors, tma
 from fastmma.triton.gluon.control import Block, prepare
 from fastmma.triton.gluon.kernel import Kernel
 from fastmma.triton.gluon.maps import TensorMap
@@ -28,6 +28,7 @@ MAKERS = {
     **products.MAKERS,
     **tcgen05.MAKERS,
     **cancellation.MAKERS,
+    **assembly.MAKERS,
     **control.MAKERS,
 }
 
@@ -71,10 +72,12 @@ def _map_tensor(value: Any, kind: Type) -> TensorMap:
 
 
 def _make_kernel(run: Emulation, function: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Kernel, Any]:
+    ctas = options.get("num_ctas") or 1
+    if ctas != 1:
+        text = f"{function.__name__} on clusters of several CTAs (num_ctas={ctas}): programs of one CTA run here"
+        raise NotEmulatedError(f"{text}; launch it with num_ctas=1")
     compiled = compile_function(function, arguments, {**options, "enable_fp_fusion": run.fuses})
     module = parse_module(compiled.asm["ttgir"])
-    if module.attributes.get('"ttg.num-ctas"', "1").partition(" ")[0] != "1":
-        raise NotEmulatedError(f"{function.__name__} on clusters of several CTAs")
     entry = module.functions.get(function.fn.__name__) or next(iter(module.functions.values()))
     kernel = Kernel(module, run, compiled.metadata.num_warps, lambda: str(compiled.asm["ptx"]), MAKERS)
     return kernel.enter(entry), entry

@@ -97,7 +97,7 @@ def _make_store(one: Operation, kernel: Kernel) -> Step:
 def _make_copy(one: Operation, kernel: Kernel) -> Step:
     """Make an asynchronous copy from pointers, complete when its group is waited for."""
     count, place = kernel.neutral(one, "moves data"), kernel.describe(one)
-    pointers, target, *rest = one.operands
+    (pointers, target, *rest), line = one.operands, kernel.site(one)
 
     def step(partition: Partition, values: Values) -> None:
         count()
@@ -105,7 +105,7 @@ def _make_copy(one: Operation, kernel: Kernel) -> Step:
         number, known = partition.start()
         partition.access_later(number, known, view, place, writes=True, proxy="generic")
         partition.open |= 1 << number
-        view.store(load_elements(values[pointers], view.dtype, *(values[given] for given in rest)))
+        view.store(load_elements(values[pointers], view.dtype, *(values[given] for given in rest), line=line))
 
     return step
 

@@ -125,22 +125,22 @@ def _make_offset(one: Operation, kernel: Kernel) -> Step:
     return step
 
 
-def load_elements(pointers: Any, dtype: np.dtype[Any], mask: Any = None, other: Any = None) -> Any:
+def load_elements(pointers: Any, dtype: np.dtype[Any], mask: Any = None, other: Any = None, *, line: tuple[str, int]) -> Any:
     """Load elements from addresses; zeros where a mask leaves one out and nothing else is given."""
     array = np.ascontiguousarray(pointers).astype(np.uint64, copy=False)
     taken = np.ones(array.shape, bool) if mask is None else np.ascontiguousarray(np.broadcast_to(mask, array.shape))
     kind = np.dtype(f"u{dtype.itemsize}")
     rest = np.zeros(array.shape, dtype) if other is None else np.broadcast_to(np.asarray(other, dtype), array.shape)
-    found = np.asarray(_MEMORY.load(array, taken, np.ascontiguousarray(rest).view(kind), kind)).view(dtype)
+    found = np.asarray(_MEMORY.load(array, taken, np.ascontiguousarray(rest).view(kind), kind, line)).view(dtype)
     return found if np.ndim(pointers) else found.reshape(())[()]
 
 
-def store_elements(pointers: Any, values: Any, mask: Any = None) -> None:
+def store_elements(pointers: Any, values: Any, mask: Any = None, *, line: tuple[str, int]) -> None:
     """Store elements at addresses, but those that a mask leaves out."""
     array = np.ascontiguousarray(pointers).astype(np.uint64, copy=False)
     data = np.ascontiguousarray(np.broadcast_to(np.asarray(values), array.shape))
     taken = np.ones(array.shape, bool) if mask is None else np.ascontiguousarray(np.broadcast_to(mask, array.shape))
-    _MEMORY.store(array, data.view(f"u{data.itemsize}"), taken)
+    _MEMORY.store(array, data.view(f"u{data.itemsize}"), taken, line)
 
 
 def _pointee(kind: Type) -> np.dtype[Any]:
@@ -149,20 +149,21 @@ def _pointee(kind: Type) -> np.dtype[Any]:
 
 def _make_load(one: Operation, kernel: Kernel) -> Step:
     count, result, dtype = kernel.neutral(one, "moves data"), one.results[0], _pointee(one.types[0])
+    operands, line = one.operands, kernel.site(one)
 
     def step(_: Partition, values: Values) -> None:
         count()
-        values[result] = load_elements(values[one.operands[0]], dtype, *(values[number] for number in one.operands[1:]))
+        values[result] = load_elements(values[operands[0]], dtype, *(values[number] for number in operands[1:]), line=line)
 
     return step
 
 
 def _make_store(one: Operation, kernel: Kernel) -> Step:
-    count, operands = kernel.neutral(one, "moves data"), one.operands
+    count, operands, line = kernel.neutral(one, "moves data"), one.operands, kernel.site(one)
 
     def step(_: Partition, values: Values) -> None:
         count()
-        store_elements(*(values[number] for number in operands))
+        store_elements(*(values[number] for number in operands), line=line)
 
     return step
 
@@ -186,7 +187,7 @@ def _make_atomic(one: Operation, kernel: Kernel) -> Step:
     apply, dtype, recorder = _ATOMIC.get(name), _pointee(one.types[0]), kernel.recorder(one)
     if apply is None:
         raise NotEmulatedError(f"{kernel.describe(one)}: {name}")
-    unordered = name in ("fadd", "exch")
+    unordered, line = name in ("fadd", "exch"), kernel.site(one)
 
     def step(partition: Partition, values: Values) -> None:
         pointers, given, *masks = (values[number] for number in one.operands)
@@ -205,8 +206,8 @@ def _make_atomic(one: Operation, kernel: Kernel) -> Step:
         found = np.zeros(len(places), dtype)
         for index, place in enumerate(places):
             if taken[min(index, len(taken) - 1)]:
-                found[index] = load_elements(place, dtype)
-                store_elements(place, apply(found[index], data[index]))
+                found[index] = load_elements(place, dtype, line=line)
+                store_elements(place, apply(found[index], data[index]), line=line)
         values[one.results[0]] = found.reshape(np.shape(pointers)) if np.ndim(pointers) else found[0]
 
     return step

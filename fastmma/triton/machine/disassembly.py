@@ -10,6 +10,10 @@ from tempfile import TemporaryDirectory
 
 from triton import knobs
 
+from fastmma.triton.machine.code import Step
+from fastmma.triton.ptx import Instruction
+
+Taken = list[tuple[Instruction, int | None]]  # sums, and which operand of each is a product that is fused
 _FUSED = re.compile(r"\bFFMA\b")
 
 
@@ -34,3 +38,16 @@ def count_fused(cubin: bytes) -> int | None:
         except (OSError, RuntimeError, subprocess.SubprocessError):
             return None
     return len(_FUSED.findall(found.stdout))
+
+
+def confirm(taken: Taken, steps: dict[int, Step], cubin: bytes) -> Taken:
+    """Compare the sums that ptxas would fuse with products with how many fused multiply-adds its machine code has.
+
+    Where it has fewer, none of them is known to be fused; where it has those of the PTX alone, none of them is.
+    """
+    of_f32 = [one for one, index in taken if index is not None and one.opcode.endswith(".f32")]
+    held = count_fused(cubin) if of_f32 and cubin else None
+    written = sum(step.opcode.startswith("fma") and step.opcode.endswith(".f32") for step in steps.values())
+    if held is None or held >= written + len(of_f32):
+        return taken
+    return [(one, index if one not in of_f32 else None) for one, index in taken if held > written or one not in of_f32]

@@ -26,6 +26,7 @@ _TOLD = {
     UNCLEAR: (ASSUMED, "whether ptxas fuses a product with it is not clear"),
     ORDER: (ASSUMED, "program after program, thread after thread: the order changes from run to run of a GPU"),
 }
+_OF_POINTERS = ("tt.int_to_ptr", "tt.ptr<!tt.ptr", "tt.ptr<tt.ptr")
 
 
 @dataclass
@@ -43,6 +44,8 @@ class Executable:
         Why nothing here executes it, whatever its instructions are; empty where there is no such reason.
     cubin : bytes
         The machine code.
+    makes_pointers : bool
+        Whether it makes pointers of integers.
     is_taken : bool or None
         Whether the PTX is executed in the place of the interpreter; None while nobody has tried.
     """
@@ -53,6 +56,7 @@ class Executable:
     signature: dict[str, Any]
     limits: str = ""
     cubin: bytes = b""
+    makes_pointers: bool = False
     is_taken: bool | None = None
     _machines: dict[str, Machine | str] = field(default_factory=dict)
 
@@ -63,7 +67,9 @@ class Executable:
         limits = "clusters of several blocks" if metadata.num_ctas > 1 else ""
         if getattr(metadata, "global_scratch_size", 0):
             limits = "tensor descriptors that the kernel makes"
-        return cls(metadata.name, compiled.asm["ptx"], metadata.shared, dict(compiled.src.signature), limits, compiled.asm["cubin"])
+        makes_pointers = any(name in compiled.asm["ttgir"] for name in _OF_POINTERS)
+        signature = dict(compiled.src.signature)
+        return cls(metadata.name, compiled.asm["ptx"], metadata.shared, signature, limits, compiled.asm["cubin"], makes_pointers)
 
     def machine(self, target: str) -> Machine | str:
         """Return what executes it on a GPU, or why nothing does."""
@@ -84,24 +90,27 @@ class Executable:
         """
         machine = self.machine(report.target)
         if isinstance(machine, str):
-            raise NotEmulatedError(f"{self.name}: {machine}")
+            raise NotEmulatedError(f"{self.name}: nothing here executes {machine}")
         places = [(one.place, one.size) for one in machine.code.parameters.values()]
         counts = machine.run(count_programs(grid), pack_arguments(self.signature, values, places))
         _tell(report, counts)
 
 
-def _tell(report: Report, counts: Counter[Executed]) -> None:
-    major, minor = target_of(report.target).capability
+def judge(one: Executed, target: str) -> tuple[str, str]:
+    """Return the status of a step that was executed for a GPU, and how or why."""
+    major, minor = target_of(target).capability
     capability = 10 * major + minor
+    if one.status == PRODUCT:
+        return EMULATED, f"PTX, executed ({fidelity(one.step.opcode, target)})"
+    if one.status == UNIT and capability not in special.RECORDED:
+        return ASSUMED, "recorded on an H100 and an H200 only"
+    if one.status == FUSED and capability >= COMPARED and not one.step.opcode.startswith("fma"):
+        return ASSUMED, "fused multiply-adds as PTX has them: which others ptxas makes for this GPU is not known"
+    return _TOLD[one.status]
+
+
+def _tell(report: Report, counts: Counter[Executed]) -> None:
     for one, number in counts.items():
-        step = one.step
-        if one.status == PRODUCT:
-            status, how = EMULATED, f"PTX, executed ({fidelity(step.opcode, report.target)})"
-        else:
-            status, how = _TOLD[one.status]
-        if one.status == UNIT and capability not in special.RECORDED:
-            status, how = ASSUMED, "recorded on an H100 and an H200 only"
-        if one.status == FUSED and capability >= COMPARED and not step.opcode.startswith("fma"):
-            status, how = ASSUMED, "fused multiply-adds as PTX has them: which others ptxas makes for this GPU is not known"
-        file, line = step.line
-        report.count(Line(step.opcode, status, "", how), f"{file}:{line}" if file else "", number)
+        status, how = judge(one, report.target)
+        file, line = one.step.line
+        report.count(Line(one.step.opcode, status, "", how), f"{file}:{line}" if file else "", number)

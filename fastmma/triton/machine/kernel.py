@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.contraction import Contractions
-from fastmma.triton.machine.code import Address, Block, Code, Immediate, Register, Step, Vector, read_code
-from fastmma.triton.machine.disassembly import count_fused
-from fastmma.triton.machine.operands import Plan
+from fastmma.triton.machine.code import Block, Code, Immediate, Register, Step, read_code
+from fastmma.triton.machine.disassembly import confirm
+from fastmma.triton.machine.operands import Plan, list_read
 from fastmma.triton.machine.state import Mask, Run, State
 from fastmma.triton.machine.steps import make_step
 from fastmma.triton.machine.values import UNSIGNED
-from fastmma.triton.ptx import Instruction, Program
+from fastmma.triton.ptx import Program
 
 _NAME = re.compile(r"^(.*)\+(\d+):(\d+)$")  # of a parameter, a place in it and a size
 _TOGETHER = 1 << 13  # threads that run together
 _MOST_SHARED = 1 << 26  # bytes of shared memory of all of these
 _MOST_TURNS = 1 << 22  # blocks of steps that a launch executes before it is given up
+_UNTIL_LOOK = 1 << 10  # of these, after which the state is compared with what it was
+_LOOKS = 1 << 6  # how often it is looked at then
+_ENDLESS = "a loop that does not end: its program waits for another one, and programs run one after another here"
 _IDS = tuple(f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz")
 
 
@@ -92,7 +96,7 @@ class Machine:
             elif name in _IDS or name in ("%laneid", "%warpid", "global_smem"):
                 size = 4
             else:
-                raise NotEmulatedError(f"the register {name}")
+                raise NotEmulatedError(f"local memory ({name})" if name.startswith("__local_depot") else f"the register {name}")
             self._extra[name] = len(self._sizes)
             self._sizes.append(size)
         return self._extra[name]
@@ -113,7 +117,7 @@ class Machine:
         }
         fused: dict[int, int | None] = {}
         sources: dict[int, tuple[int, bool]] = {}
-        for one, index in _confirm(list(contractions.list_taken()), steps, cubin):
+        for one, index in confirm(list(contractions.list_taken()), steps, cubin):
             fused[one.place] = index
             if index is not None:
                 operand = steps[one.place].operands[1 + index]
@@ -124,7 +128,7 @@ class Machine:
                 assert isinstance(operand, Register)
                 sources[one.place] = operand.number, is_negated
         return Plan(
-            self._special, constants, fused, sources, frozenset(number for number, _ in sources.values()), _list_read(steps.values())
+            self._special, constants, fused, sources, frozenset(number for number, _ in sources.values()), list_read(steps.values())
         )
 
     def _prepare(self, block: Block, plan: Plan) -> Prepared:
@@ -142,7 +146,10 @@ class Machine:
             raise NotEmulatedError("trap")
         made = []
         for step in steps:
-            run, status = make_step(step, plan)
+            try:
+                run, status = make_step(step, plan)
+            except NotEmulatedError as error:
+                raise NotEmulatedError(f"{error} ({step.line[0]}:{step.line[1]})" if step.line[0] else str(error)) from None
             made.append(Executed(run, step.predicate, step, status))
         return Prepared(tuple(made), branch)
 
@@ -169,6 +176,23 @@ class Machine:
             self._fill(state, ids, grid, parameters)
             self._execute(state, counts)
         return counts
+
+    def compute(self, given: Mapping[int, Any], results: int) -> list[Any]:
+        """Execute a kernel that touches no memory, and return its first registers.
+
+        Parameters
+        ----------
+        given : mapping
+            Values of one row of threads, by the number of the register.
+        results : int
+            How many registers to return.
+        """
+        threads = max(value.shape[1] for value in given.values())
+        state = State(tuple(self._sizes), 1, threads, self.shared, self.target)
+        for number, value in given.items():
+            state.registers[number] = np.ascontiguousarray(value).view(UNSIGNED[value.itemsize])
+        self._execute(state, Counter())
+        return [state.full(state.registers[number]) for number in range(results)]
 
     def _fill(self, state: State, ids: Any, grid: tuple[int, int, int], parameters: bytes) -> None:
         """Fill the registers of the hardware and of the launch."""
@@ -201,6 +225,7 @@ class Machine:
     def _execute(self, state: State, counts: Counter[Executed]) -> None:
         """Run blocks of steps, those of the lowest place first, until all threads have returned."""
         waiting: dict[int, Mask] = {0: None}
+        seen: dict[int, bytes] = {}
         turns = 0
         while waiting:
             at = min(waiting)
@@ -209,7 +234,11 @@ class Machine:
                 mask = None
             turns += 1
             if turns > _MOST_TURNS:
-                raise NotEmulatedError("a loop that does not end: threads that wait for other programs, which run one after another here")
+                raise NotEmulatedError(_ENDLESS)
+            if self.is_sequential and turns % _UNTIL_LOOK == 0:
+                seen.clear()
+            if self.is_sequential and turns >= _UNTIL_LOOK and turns % _UNTIL_LOOK < _LOOKS:
+                _compare(seen, at, state, self.blocks[at])
             block = self.blocks[at]
             for one in block.steps:
                 active = mask
@@ -221,6 +250,7 @@ class Machine:
                         continue
                     if active.all():
                         active = None
+                state.line = one.step.line
                 one.run(state, active)
                 counts[one] += 1
             self._leave(state, at, mask, waiting)
@@ -245,46 +275,23 @@ class Machine:
             _join(waiting, at + 1, stays if taken.any() else mask)
 
 
+def _compare(seen: dict[int, bytes], at: int, state: State, block: Prepared) -> None:
+    """Remember all registers at a block of steps, and raise where they are what they were.
+
+    Raises
+    ------
+    NotEmulatedError
+    """
+    digest = sha256(b"".join(np.ascontiguousarray(one).tobytes() for one in state.registers)).digest()
+    if seen.get(at) == digest:
+        line = block.steps[0].step.line if block.steps else state.line
+        raise NotEmulatedError(f"{_ENDLESS} ({line[0]}:{line[1]})")
+    seen[at] = digest
+
+
 def _join(waiting: dict[int, Mask], at: int, mask: Mask) -> None:
     """Let threads wait at a block of steps, with those that are there."""
     if at in waiting and waiting[at] is not None and mask is not None:
         waiting[at] = waiting[at] | mask
     else:
         waiting[at] = mask
-
-
-def _numbers(operand: Any) -> Iterator[int]:
-    """Yield the registers in an operand."""
-    if isinstance(operand, Register):
-        yield operand.number
-    elif isinstance(operand, Address):
-        yield from _numbers(operand.base)
-    elif isinstance(operand, Vector):
-        for part in operand.parts:
-            yield from _numbers(part)
-
-
-def _list_read(steps: Iterable[Step]) -> frozenset[int]:
-    """List the registers that steps read."""
-    found: set[int] = set()
-    for step in steps:
-        writes = not step.opcode.startswith(("st.", "red.", "bra", "stmatrix", "wgmma", "cp."))
-        found.update(number for operand in step.operands[writes:] for number in _numbers(operand))
-        found.update(_numbers(step.predicate))
-    return frozenset(found)
-
-
-Taken = list[tuple[Instruction, int | None]]
-
-
-def _confirm(taken: Taken, steps: dict[int, Step], cubin: bytes) -> Taken:
-    """Compare the sums that ptxas would fuse with products with how many fused multiply-adds its machine code has.
-
-    Where it has fewer, none of them is known to be fused; where it has those of the PTX alone, none of them is.
-    """
-    of_f32 = [one for one, index in taken if index is not None and one.opcode.endswith(".f32")]
-    held = count_fused(cubin) if of_f32 and cubin else None
-    written = sum(step.opcode.startswith("fma") and step.opcode.endswith(".f32") for step in steps.values())
-    if held is None or held >= written + len(of_f32):
-        return taken
-    return [(one, index if one not in of_f32 else None) for one, index in taken if held > written or one not in of_f32]

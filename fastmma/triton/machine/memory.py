@@ -32,7 +32,7 @@ def load_global(state: State, addresses: Array, size: int, count: int, mask: Mas
     shape = addresses.shape if mask is None else np.broadcast_shapes(addresses.shape, mask.shape)
     places = np.ascontiguousarray(np.broadcast_to(addresses, shape))
     active = np.ones(shape, np.bool_) if mask is None else np.ascontiguousarray(np.broadcast_to(mask, shape))
-    check_addresses(places, active)
+    check_addresses(places, active, line=state.line)
     unit = _UNITS.get(size * count)
     if unit is None:
         return [load_global(state, addresses + np.uint64(size * index), size, 1, mask)[0] for index in range(count)]
@@ -48,7 +48,7 @@ def store_global(state: State, addresses: Array, values: list[Array], size: int,
     shape = np.broadcast_shapes(addresses.shape, *(one.shape for one in values), *(() if mask is None else (mask.shape,)))
     places = np.ascontiguousarray(np.broadcast_to(addresses, shape))
     active = np.ones(shape, np.bool_) if mask is None else np.ascontiguousarray(np.broadcast_to(mask, shape))
-    check_addresses(places, active)
+    check_addresses(places, active, stores=True, line=state.line)
     unit = _UNITS.get(size * len(values))
     if unit is None:
         for index, one in enumerate(values):
@@ -195,7 +195,7 @@ def change(
             at = places[chosen] + places.dtype.type(size * index)
             everyone = np.ones(at.shape, np.bool_)
             if space == "global":
-                check_addresses(at, everyone)
+                check_addresses(at, everyone, stores=True, line=state.line)
                 held = np.asarray(_memory.load(at, everyone, np.zeros(at.shape, UNSIGNED[size]), UNSIGNED[size]))
             else:
                 held = units[blocks[chosen], at // size]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -126,3 +127,24 @@ def make_address(operand: Operand, plan: Plan, kind: str) -> Callable[[State], A
     if operand.offset == 0:
         return lambda state: get(state.registers)
     return lambda state: get(state.registers) + offset
+
+
+def _numbers(operand: Any) -> Iterator[int]:
+    """Yield the registers in an operand."""
+    if isinstance(operand, Register):
+        yield operand.number
+    elif isinstance(operand, Address):
+        yield from _numbers(operand.base)
+    elif isinstance(operand, Vector):
+        for part in operand.parts:
+            yield from _numbers(part)
+
+
+def list_read(steps: Iterable[Step]) -> frozenset[int]:
+    """List the registers that steps read."""
+    found: set[int] = set()
+    for step in steps:
+        writes = not step.opcode.startswith(("st.", "red.", "bra", "stmatrix", "wgmma", "cp."))
+        found.update(number for operand in step.operands[writes:] for number in _numbers(operand))
+        found.update(_numbers(step.predicate))
+    return frozenset(found)

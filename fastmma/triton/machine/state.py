@@ -35,6 +35,7 @@ class State:
         self.blocks, self.threads, self.target = blocks, threads, target
         self.shared = np.zeros((blocks, -(-max(shared, 16) // 16) * 16), np.uint8)
         self.factors: dict[int, tuple[Array, Array]] = {}  # of products that are fused with a sum, by register
+        self.line = ("", 0)  # of the kernel's source, which runs
         self.rows = np.arange(blocks)[:, None]
 
     def put(self, number: int, values: Array, mask: Mask) -> None:

@@ -183,7 +183,7 @@ def unknown_of_libdevice(x, SIZE: tl.constexpr):
 
 
 def test_what_nothing_here_runs_is_refused_with_the_reason() -> None:
-    with pytest.raises(fastmma.NotEmulatedError, match=r"inline assembly \(ex2\.approx\.f32 \$0, \$1;\): nothing here runs it"):
+    with pytest.raises(fastmma.NotEmulatedError, match=r"inline assembly \(ex2\.approx\.f32 \$0, \$1;\): the kernel's PTX executes it"):
         ran(assembled, torch.ones(16), 16)
     with pytest.raises(fastmma.NotEmulatedError, match="__nv_dadd_rd of libdevice: nothing on this machine computes it"):
         ran(unknown_of_libdevice, torch.ones(16, dtype=torch.float64), 16)

@@ -135,6 +135,7 @@ def test_dots(dtype: str, gpu: str, m: int, n: int, block: int, launch: Any, pla
         expected = part if folds or not add else expected + part
     np.testing.assert_array_equal(d, expected)
     assert sum(count for (name, _), count in report.emulated.items() if name == "tl.dot") == 128 // block
+    assert dict(report.plans) == {fastmma.gemm_plan(x, y, target=gpu, **plan): 128 // block}
     report.assert_all_emulated()
 
 

@@ -1,0 +1,65 @@
+"""Products of bytes on AMX over those by VNNI, and single bits as bytes over their popcounts: ``python -m bench.amx [ROUNDS]``."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from fastmma.kernels.integer import amx, b1, int8
+from fastmma.kernels.tiles import AMX, first_fit
+
+SIZES = (256, 512, 1024, 2048, 4096)
+_HEADINGS = ("n, threads", "s8 by VNNI, GMAC/s", "on AMX", "AMX over VNNI", "medians", "b1 by popcounts", "bits as bytes on AMX")
+_WORK = 1 << 29  # multiply-adds that are timed together
+
+
+def seconds(runs: dict[str, Callable[[], None]], rounds: int, calls: int) -> dict[str, list[float]]:
+    """Times of a call of each, interleaved."""
+    found: dict[str, list[float]] = {name: [] for name in runs}
+    for number in range(rounds + 1):
+        for name, run in runs.items():
+            began = time.perf_counter()
+            for _ in range(calls):
+                run()
+            if number:  # the first round compiles
+                found[name].append((time.perf_counter() - began) / calls)
+    return found
+
+
+def row(n: int, threads: int, rounds: int) -> list[str]:
+    """The cells of a size: packing included, results in memory that was used before."""
+    rng, out = np.random.default_rng(n), np.empty((n, n), np.int32)
+    a, b = (rng.integers(-128, 128, (n, n), np.int8) for _ in range(2))
+    bits, others = (rng.integers(0, 2, (n, n), np.uint8) for _ in range(2))
+    runs: dict[str, Callable[[], None]] = {
+        "vnni": lambda: int8.gemm(a, b, None, out, False, 32, threads),
+        "amx": lambda: amx.gemm(a, b, None, out, threads),
+        "popcount": lambda: b1.gemm(bits, others, None, out, "and", threads),
+        "bits": lambda: amx.gemm(bits, others, None, out, threads),
+    }
+    found = seconds(runs, rounds, max(1, min(20, _WORK // n**3)))
+    best = {name: min(times) for name, times in found.items()}
+    speeds = {name: f"{n**3 / least / 1e9:.0f}" for name, least in best.items()}
+    ratio = statistics.median(found["vnni"]) / statistics.median(found["amx"])
+    quotients = f"{best['vnni'] / best['amx']:.2f}", f"{ratio:.2f}"
+    return [f"{n}, {threads}", speeds["vnni"], speeds["amx"], *quotients, speeds["popcount"], speeds["bits"]]
+
+
+def main(rounds: int) -> None:
+    """Print a table."""
+    if first_fit(AMX) is None:
+        sys.exit("this CPU has no AMX, or the system does not permit it")
+    print("|", " | ".join(_HEADINGS), "|")
+    print("|" + " --- |" * len(_HEADINGS))
+    for threads in (1, len(os.sched_getaffinity(0))):
+        for n in SIZES:
+            print("|", " | ".join(row(n, threads, rounds)), "|", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if sys.argv[1:] else 9)

@@ -1,0 +1,93 @@
+"""Kernels that cannot run: the error names the kernel's line, the operation, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+triton = pytest.importorskip("triton")
+
+import triton.language as tl  # noqa: E402
+from triton.runtime.errors import InterpreterError  # noqa: E402
+
+import fastmma.triton  # noqa: E402
+
+X, Y = torch.arange(64.0), torch.zeros(64)
+
+
+@triton.jit
+def other_shapes(x, y, N: tl.constexpr):
+    long = tl.load(x + tl.arange(0, N))
+    short = tl.load(x + tl.arange(0, 32))
+    tl.store(y + tl.arange(0, N), long + short)
+
+
+@triton.jit
+def odd_range(x, y, _n: tl.constexpr):
+    i = tl.arange(0, 48)
+    tl.store(y + i, tl.load(x + i))
+
+
+@triton.jit
+def no_such_function(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i, tl.tanhh(tl.load(x + i)))
+
+
+@triton.jit
+def unknown_assembly(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.inline_asm_elementwise("foo.bar.f32 $0, $1;", "=r,r", [tl.load(x + i)], tl.float32, True, 1)
+    tl.store(y + i, v)
+
+
+@triton.jit
+def refused_assembly(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.inline_asm_elementwise("min.xorsign.abs.f32 $0, $1, $1;", "=r,r", [tl.load(x + i)], tl.float32, True, 1)
+    tl.store(y + i, v)
+
+
+@triton.jit
+def unmasked_load(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i, tl.load(x + i + (1 << 45)))
+
+
+@triton.jit
+def unmasked_store(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i + 1, tl.load(x + i))
+
+
+@triton.jit
+def waits(_x, y, _n: tl.constexpr):
+    tl.atomic_add(y, 1.0)
+    while tl.atomic_add(y, 0.0) < 2:
+        pass
+    tl.store(y + 1, 1.0)
+
+
+ERRORS: dict[Any, tuple[type[Exception], str]] = {
+    other_shapes: (InterpreterError, r"incompatible dimensions at index 0: 64 and 32 \(.*test_errors\.py:\d+: tl\.store"),
+    odd_range: (InterpreterError, r"range must be a power of 2 \(.*: i = tl\.arange\(0, 48\)"),
+    no_such_function: (InterpreterError, r"no attribute 'tanhh'.*; Triton's compiler says"),
+    unknown_assembly: (fastmma.NotEmulatedError, r"foo\.bar\.f32.*test_errors\.py:\d+"),
+    refused_assembly: (fastmma.NotEmulatedError, r"nothing here executes min\.xorsign\.abs\.f32 \(.*test_errors\.py:\d+"),
+    unmasked_load: (
+        fastmma.NotEmulatedError,
+        r"loads from memory .* bytes behind the end of \w+\): is a mask missing\? \(.*test_errors\.py:\d+",
+    ),
+    unmasked_store: (fastmma.NotEmulatedError, r"stores to memory .* \(0 bytes behind the end of y\): is a mask missing"),
+    waits: (fastmma.NotEmulatedError, r"waits for another one, and programs run one after another"),
+}
+
+
+@pytest.mark.parametrize("lowering", ["compile", "ptx"])
+@pytest.mark.parametrize("kernel", ERRORS, ids=lambda kernel: kernel.fn.__name__)
+def test_errors_name_line_operation_and_reason(kernel: Any, lowering: Any) -> None:
+    kind, text = ERRORS[kernel]
+    with pytest.raises(kind, match=text), fastmma.triton.interpret("H100", lowering=lowering):
+        kernel[(2,)](X, Y.clone(), 64)
