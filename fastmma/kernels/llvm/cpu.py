@@ -13,6 +13,8 @@ from fastmma.host.environment import variable
 from fastmma.host.threads import call_uninterrupted
 from fastmma.kernels.llvm import locks, settings  # noqa: F401  # LLVM is asked only after forks have come to hold its lock
 
+llvmlite.binding.initialize_native_target()
+llvmlite.binding.initialize_native_asmprinter()
 _MACHINE = platform.machine().lower()
 _X86, _AARCH64 = ("x86_64", "amd64"), ("aarch64", "arm64")
 _SUM_OF_PRODUCTS = """

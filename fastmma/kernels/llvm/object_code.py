@@ -16,8 +16,6 @@ from fastmma.kernels.llvm.locks import LOCK
 _OPTIMIZATION = 1  # of emitted vector code, which higher levels take longer over and make no faster
 _OPTIMIZATION_OF_LOOPS = 2  # of code that is written as text
 INLINES_LATE = hasattr(binding.ModulePassManager, "add_always_inliner_pass")  # since llvmlite 0.45
-binding.initialize_native_target()
-binding.initialize_native_asmprinter()
 _linked: list[Any] = []  # engines, which own the memory that compiled code lies in
 
 
