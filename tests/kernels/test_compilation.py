@@ -56,7 +56,7 @@ def is_found(values: Any = VALUES) -> bool:
     """Whether a new process finds the kernel on the disk; what it computes is right either way."""
     kernel = total()
     assert kernel(values) == values.sum()
-    found, missed = (sum(counted.values()) for counted in (kernel.stats.cache_hits, kernel.stats.cache_misses))
+    found, missed = (sum(counted.values()) for counted in (kernel.dispatcher.stats.cache_hits, kernel.dispatcher.stats.cache_misses))
     assert found + missed == 1
     return bool(found)
 
@@ -86,12 +86,12 @@ def test_what_only_kernels_call_has_no_code_of_its_own(folder: Path) -> None:
 
     assert ends(VALUES) == (VALUES.sum(), VALUES[-1])
     assert ends_of_rest(VALUES) == (VALUES.sum(), VALUES[-1])
-    assert not first.overloads
+    assert not first.dispatcher.overloads
     assert len(kept(folder)) == 2
     (result,) = both.jitted.overloads.values()
     assert result.library.get_pointer_to_function(result.fndesc.llvm_func_name) == 0
     assert first(VALUES) == VALUES.sum()
-    assert len(first.overloads) == 1
+    assert len(first.dispatcher.overloads) == 1
 
 
 def test_a_kernel_is_kept_for_each_signature(folder: Path) -> None:

@@ -35,11 +35,6 @@ class Kernel(Part):
     def __call__(self, *arguments: Any) -> Any:
         return self.dispatcher(*arguments)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.dispatcher, name)
-
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Make a kernel of a function."""
@@ -50,5 +45,5 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 def entry(kernel: Any, *types: Any) -> Callable[..., Any]:
     """Return what runs a kernel for arguments of these types: Numba would take as long as a small product to find them out."""
-    run: Callable[..., Any] = call_uninterrupted(kernel.compile, types)
+    run: Callable[..., Any] = call_uninterrupted(kernel.dispatcher.compile, types)
     return run
