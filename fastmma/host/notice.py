@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 
 _PATIENCE = 0.5  # seconds of compiling before anything is said
-_LINE = "fastmma compiles kernels for this CPU and keeps them: later runs start at once (`fastmma warm` compiles them ahead)\n"
+_LINE = "fastmma compiles kernels once; `fastmma warm` does it ahead\n"  # of less than 60 columns
 _said = Lock()  # taken for good by the thread that says it
 _spent = 0.0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 
 from fastmma.isa.instruction import Instruction, Movement
 from fastmma.isa.rows.family import is_shape
@@ -43,17 +43,23 @@ def _obvious(spelling: Spelling, ins: Instruction | Movement) -> tuple[bool, int
     return turned, len(spelling.modifiers), "f32" not in spelling.types, "f16" not in spelling.types, -deep, ins.opcode
 
 
-def meant(text: str, table: Iterable[tuple[Spelling, Instruction | Movement]]) -> tuple[Instruction | Movement, ...]:
-    """The instructions that a short opcode can mean, the obvious ones first; empty where the text is no short opcode."""
+def meant(text: str, table: Callable[[str], Mapping[Spelling, Instruction | Movement]]) -> tuple[Instruction | Movement, ...]:
+    """The instructions that a short opcode can mean, the obvious ones first; empty where the text is no short opcode.
+
+    Parameters
+    ----------
+    text : str
+    table : callable
+        Takes what opcodes begin with, and returns the spellings of those that do.
+    """
     wanted = _read(text)
     if wanted is None:
         return ()
     shaped = any(is_shape(token) for token in wanted.modifiers)
     found: dict[Instruction | Movement, tuple[bool, int, bool, bool, int, str]] = {}
-    for spelling, ins in table:
+    for spelling, ins in table(wanted.op).items():
         if (
-            spelling.op == wanted.op
-            and wanted.modifiers <= spelling.modifiers
+            wanted.modifiers <= spelling.modifiers
             and wanted.layouts in ((), spelling.layouts)
             and spelling.operations[: len(wanted.operations)] == wanted.operations
             and _types(spelling.types, wanted.types)

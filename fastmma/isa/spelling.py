@@ -21,6 +21,7 @@ class Spelling(NamedTuple):
 _LAYOUTS = ("row", "col")
 _BIT_OPERATIONS = ("xor", "and", "or", "popc")
 _OPERATIONS = (*_BIT_OPERATIONS, "b8x16", "b6x16_p32", "b4x16_p64")
+_IN_ORDER = frozenset((*FORMATS, *_LAYOUTS, *_OPERATIONS))
 # ptxas does not mind if these are written again
 _REPEATABLE = ("sync", "satfinite")
 _SPARSE = {"sp", "sp::ordered_metadata"}
@@ -40,6 +41,6 @@ def spelling_of(text: str) -> Spelling:
     operations = tuple(token for token in tokens if token in _OPERATIONS)
     if op == "mma" and {"s4", "u4"} & set(types) and not _SPARSE & set(tokens) and operations[:1] in (("xor",), ("and",), ("or",)):
         operations = tuple(token for token in operations if token not in _BIT_OPERATIONS)  # ptxas takes and ignores them
-    modifiers = [token for token in tokens if token not in (*FORMATS, *_LAYOUTS, *_OPERATIONS)]
+    modifiers = [token for token in tokens if token not in _IN_ORDER]
     repeated = tuple(dict.fromkeys(token for token in modifiers if modifiers.count(token) > 1 and token not in _REPEATABLE))
     return Spelling(op, frozenset(modifiers), layouts, types, operations, repeated)

@@ -195,7 +195,7 @@ def _from_short(text: str) -> Instruction | Movement:
     InstructionError
         If it means none, or more than one.
     """
-    found = meant(text, _table().items())
+    found = meant(text, _table)
     if len(found) > 1:
         raise InstructionError(several(text, found))
     if not found:
