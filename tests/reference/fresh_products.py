@@ -1,7 +1,8 @@
 """Products that PyTorch 2.11 computed on an H200 and an H100 after all rules were made, and what fastmma says of them from shapes.
 
 ``python tests/reference/fresh_products.py`` prints, by kind of product and by how well its order is known, how many have every bit.
-``python tests/reference/fresh_products.py H100`` does so for those of the H100.
+``python tests/reference/fresh_products.py H100`` does so for those of the H100, and ``fresh_products.py H200 choices`` from the choices
+that cuBLASLt answered for the shapes, without c.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from fastmma.cublas import Choice
 from numpy.typing import NDArray
 
 import fastmma
@@ -63,14 +66,23 @@ def _empty(rows: int, columns: int, dtype: Any, layout: str) -> NDArray[Any]:
     return np.empty((columns, rows), dtype).T if layout == "t" else np.empty((rows, columns), dtype)
 
 
-def planned(fresh: Fresh, gpu: str = "H200") -> Any:
-    """The plan by the shapes alone."""
+def choices(gpu: str = "H200") -> Iterator[tuple[Choice, Choice]]:
+    """What cuBLASLt answered for all calls: without a bias, and with one; the workspace only where none is needed."""
+    with np.load(FOLDER / "fresh_choices.npz") as archive:
+        answers = archive[gpu].tolist()
+    for pair in answers:
+        first, second = (Choice(*row[:9], workspace=None if row[9] else 0) for row in pair)
+        yield first, second
+
+
+def planned(fresh: Fresh, gpu: str = "H200", choice: Choice | None = None) -> Any:
+    """The plan by the choice, or by the shapes alone."""
     dtype, out = DTYPES[fresh.fmt], DTYPES[fresh.out]
     added: dict[str, Any] = {"bias": np.empty(fresh.n, out)} if fresh.bias else {}
     if fresh.op == "addmm" and not fresh.bias:
         added["c"] = np.empty((fresh.m, fresh.n), out)
     a, b = _empty(fresh.m, fresh.k, dtype, fresh.layout[0]), _empty(fresh.k, fresh.n, dtype, fresh.layout[1])
-    return fastmma.cublas.plan(a, b, target=gpu, out_dtype=fresh.out, tf32=fresh.fmt == "tf32", **added)
+    return fastmma.cublas.plan(a, b, choice=choice, target=gpu, out_dtype=fresh.out, tf32=fresh.fmt == "tf32", **added)
 
 
 def computed(fresh: Fresh, plan: Any) -> NDArray[np.float32]:
@@ -88,10 +100,10 @@ def computed(fresh: Fresh, plan: Any) -> NDArray[np.float32]:
     return found.astype(np.float32).reshape(-1)
 
 
-def judged(fresh: Fresh, codes: NDArray[np.uint32], gpu: str = "H200") -> tuple[str, str]:
+def judged(fresh: Fresh, codes: NDArray[np.uint32], gpu: str = "H200", choice: Choice | None = None) -> tuple[str, str]:
     """How well the order is known, and whether every bit is right; both ``"refused"`` where there is no plan."""
     try:
-        plan = planned(fresh, gpu)
+        plan = planned(fresh, gpu, choice)
     except fastmma.OperandError:
         return "refused", "refused"
     found, wanted = computed(fresh, plan), codes.view(np.float32)
@@ -103,8 +115,9 @@ def judged(fresh: Fresh, codes: NDArray[np.uint32], gpu: str = "H200") -> tuple[
 def main() -> None:
     tables = {name: Counter[tuple[str, str]]() for name in ("group", "format", "order")}
     gpu = sys.argv[1] if len(sys.argv) > 1 else "H200"
-    for fresh, codes in recorded(gpu):
-        level, verdict = judged(fresh, codes, gpu)
+    answered = choices(gpu) if sys.argv[2:] == ["choices"] else repeat((None, None))
+    for (fresh, codes), pair in zip(recorded(gpu), answered, strict=False):
+        level, verdict = judged(fresh, codes, gpu, pair[fresh.bias])
         for name, key in (("group", fresh.group), ("format", fresh.fmt), ("order", level)):
             tables[name][key, verdict] += 1
     for name, table in tables.items():

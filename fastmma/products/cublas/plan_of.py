@@ -21,7 +21,7 @@ from fastmma.products.cublas.book import Book, own_book, read_book, shipped_book
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.find_row import find_row_as_computed
 from fastmma.products.cublas.look_up import PREDICTING_SOURCES, Known, Question, find_recorded, look_up
-from fastmma.products.cublas.rows import LaneRow, Product, Table, TileRow
+from fastmma.products.cublas.rows import NARROW, LaneRow, Product, Table, TileRow
 from fastmma.products.cublas.tables import TABLES, VERSION, short_version
 from fastmma.products.cublas.tile_order import tile_order
 from fastmma.products.evidence import OrderEvidence
@@ -137,6 +137,8 @@ def plan(
         raise OperandTypeError(f"plan: choice must be a Choice, not {type(choice).__name__}")
     where = resolved_target(target)
     if choice is not None:
+        if activation is None:
+            _check_bias(product, given)
         return follow(Known(choice, _table(target, version), None), Call(product, given, activation, use_fast_accum, where))
     if space not in (WORKSPACE, *((_WORKSPACE_WITH_BIAS,) if bias is not None else ())):
         raise OperandError(f"plan: nothing is known of what cuBLASLt chooses with {space} bytes of workspace; give its choice")
@@ -150,6 +152,12 @@ def plan(
     stack = a.shape[0] if product.stacked else 1
     asked = Question(library_gpu(target), kind, product, stack, given.bias, added, given.alpha, book, is_own)
     return _looked_up(asked, call, a, b, plans, unknown, options)
+
+
+def _check_bias(product: Product, given: EpilogueInputs) -> None:
+    """Raise OperandError where a bias of one number is added in 16 bits: PyTorch's library adds it as c, by another choice."""
+    if given.bias and product.n == 1 and product.fmt in NARROW:
+        raise OperandError(f"plan: a bias of one column is c to PyTorch: give c, and the choice with c, for {product}")
 
 
 def _book(plans: str | Path | None, choice: Choice | None, target: TargetName, version: str) -> Book | None:
