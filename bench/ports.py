@@ -21,9 +21,9 @@ from bench.instructions import CPUS, KERNELS, Kernel, Stored
 from bench.instructions import FMA as MULTIPLIES
 from bench.shapes import SPARSE, sparse_product
 from fastmma.kernels.llvm import cpu
+from fastmma.kernels.llvm.building import for_range
 from fastmma.kernels.llvm.emit import POINTER
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
-from fastmma.kernels.llvm.numba_internals import for_range
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.study.speed.cases import CASES, Case
 from fastmma.study.speed.report import describe

@@ -16,7 +16,7 @@ from fastmma.execution.tiles import mma
 from fastmma.explanation.explanation import Explanation
 from fastmma.explanation.recorder import Recorder
 from fastmma.host.arrays import as_array
-from fastmma.host.calls import public_call
+from fastmma.host.calls import public_call, unknown
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.integers import whole
 from fastmma.isa.codes import to_codes
@@ -116,6 +116,9 @@ def _explain(a: Any, b: Any, row: int, col: int, options: dict[str, Any]) -> Exp
         operands.setdefault("c", np.zeros((a.shape[0], b.shape[1]), single.operation.instruction.formats.c.dtype))
         d = mma(None, a, b, plan=single, backend=recorder, **operands)[i, j]  # type: ignore[arg-type]
         return _explanation(single, recorder, d, i, j)
+    wrong = "" if "plan" in choices else unknown(gemm_plan, choices, "explain")
+    if wrong:
+        raise OperandTypeError(wrong)
     plan = choices["plan"] if "plan" in choices else gemm_plan(a, b, **operands, **choices)
     if isinstance(plan, GemmPlan):
         ins = plan.operation.instruction

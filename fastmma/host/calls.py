@@ -35,14 +35,14 @@ def _surplus(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
     return f"{function.__qualname__} takes {len(places)} arguments by position ({', '.join(places)}), not {given}; {hint}"
 
 
-def _unknown(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> str:
-    """Name a keyword that the function does not take, and the nearest that it does; empty where there is none."""
+def unknown(function: Callable[..., Any], kwargs: Mapping[str, Any], name: str = "") -> str:
+    """Name a keyword that a function does not take, or that another one hands on to it, and the nearest one; empty if it takes all."""
     parameters = signature(function).parameters
-    surplus = [name for name in kwargs if name not in parameters]
+    surplus = [each for each in kwargs if each not in parameters]
     if not surplus or any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
         return ""
-    nearest = get_close_matches(surplus[0], [name for name in parameters if name != "self"], 1)
-    return f"{function.__qualname__} takes no keyword {surplus[0]!r}{f'; the nearest is {nearest[0]!r}' if nearest else ''}"
+    nearest = get_close_matches(surplus[0], [each for each in parameters if each != "self"], 1)
+    return f"{name or function.__qualname__} takes no keyword {surplus[0]!r}{f'; the nearest is {nearest[0]!r}' if nearest else ''}"
 
 
 def public_call(function: Callable[P, R]) -> Callable[P, R]:
@@ -68,7 +68,7 @@ def public_call(function: Callable[P, R]) -> Callable[P, R]:
             # where it came tells the user nothing, and its frames would keep the operands alive
             raise interrupt.with_traceback(None) from None
         except TypeError:
-            wrong = _surplus(function, args) or _unknown(function, kwargs)
+            wrong = _surplus(function, args) or unknown(function, kwargs)
             if not wrong:
                 raise
             raise OperandTypeError(wrong) from None

@@ -36,9 +36,9 @@ _locks: list[Lock] = []  # in the order in which they are taken
 _forking: dict[int, list[Lock]] = {}  # the threads that fork, and what they hold
 
 
-def hold_across_forks(lock: Lock) -> None:
-    """Have forks wait for a lock, and hold it. Those that come later are taken within those that came before."""
-    _locks.append(lock)
+def hold_across_forks(lock: Lock, around: Lock | None = None) -> None:
+    """Have forks wait for a lock, and hold it. It is taken within those that came before, but around one that is named."""
+    _locks.insert(len(_locks) if around is None else _locks.index(around), lock)
 
 
 def shared_lock(*, outermost: bool = False) -> RLock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import os
 import subprocess
 import sys
@@ -109,7 +108,7 @@ def test_kernels_that_another_process_reads_are_left(monkeypatch: pytest.MonkeyP
         raise PermissionError(13, "Access is denied", str(self), None, str(target))
 
     files = disk_cache.KernelFiles(test_kernels_that_another_process_reads_are_left)
-    monkeypatch.setattr(disk_cache.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     files.keep(("first",), lambda: b"code")
     monkeypatch.setattr(Path, "replace", refuses)
     with warnings.catch_warnings():
@@ -122,7 +121,7 @@ def test_kernels_that_another_process_reads_are_left(monkeypatch: pytest.MonkeyP
 
 def test_kernels_of_a_python_without_gil_are_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     files = disk_cache.KernelFiles(test_kernels_of_a_python_without_gil_are_others)
-    monkeypatch.setattr(disk_cache.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(sys, "abiflags", "", raising=False)
     files.keep(("first",), lambda: b"code")
     assert files.found(("first",)) == b"code"
@@ -135,10 +134,9 @@ def test_kernels_of_a_python_without_gil_are_others(monkeypatch: pytest.MonkeyPa
     [("darwin", "Library/Caches/numba"), ("linux", ".cache/numba"), ("win32", "AppData/numba/Cache")],
 )
 def test_the_users_cache(platform: str, where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    appdirs: Any = importlib.import_module("numba.misc.appdirs")
-    monkeypatch.setattr(appdirs, "system", platform)
-    monkeypatch.setattr(appdirs, "_get_win_folder", lambda _name: str(tmp_path / "AppData"), raising=False)
-    monkeypatch.setattr(disk_cache.config, "CACHE_DIR", "")
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "AppData"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert where in disk_cache._folders()[1].as_posix()

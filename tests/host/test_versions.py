@@ -21,9 +21,9 @@ import numba
 numba.__version__ = "0.69.0rc1"
 import numpy as np
 import fastmma
-a = np.arange(4, dtype=np.int8)[:, None] * np.ones((4, 4), np.int8)
-print(fastmma.gemm(a, a.T, target="A100").tolist())
-print(fastmma.gemm(a, a, target="A100", threads=1).sum())
+a = np.arange(4.0)[:, None] * np.ones((4, 4))
+print(fastmma.gemm(a, a.T, target="A100").astype(int).tolist())
+print(fastmma.gemm(a, a, target="A100", threads=1).sum().astype(int))
 """
 
 

@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from numba import config
 
 from fastmma.kernels.llvm import disk_cache
 
@@ -14,6 +13,6 @@ from fastmma.kernels.llvm import disk_cache
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder for kernels, and no warning said before."""
-    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
     monkeypatch.setattr(disk_cache, "_warned", threading.Lock())
     return tmp_path / "kernels"

@@ -19,12 +19,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import config
 
 import fastmma
 from fastmma import CacheWarning
 from fastmma.host import permissions
-from fastmma.kernels.llvm import disk_cache, sources
+from fastmma.kernels.llvm import disk_cache, numba_kernels, sources
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
 
 PACKAGE = Path(fastmma.__file__).parent
@@ -57,7 +56,7 @@ def is_found(values: Any = VALUES) -> bool:
     """Whether a new process finds the kernel on the disk; what it computes is right either way."""
     kernel = total()
     assert kernel(values) == values.sum()
-    found, missed = (sum(counted.values()) for counted in (kernel.stats.cache_hits, kernel.stats.cache_misses))
+    found, missed = (sum(counted.values()) for counted in (kernel.dispatcher.stats.cache_hits, kernel.dispatcher.stats.cache_misses))
     assert found + missed == 1
     return bool(found)
 
@@ -87,12 +86,12 @@ def test_what_only_kernels_call_has_no_code_of_its_own(folder: Path) -> None:
 
     assert ends(VALUES) == (VALUES.sum(), VALUES[-1])
     assert ends_of_rest(VALUES) == (VALUES.sum(), VALUES[-1])
-    assert not first.overloads
+    assert not first.dispatcher.overloads
     assert len(kept(folder)) == 2
-    (result,) = both.overloads.values()
+    (result,) = both.jitted.overloads.values()
     assert result.library.get_pointer_to_function(result.fndesc.llvm_func_name) == 0
     assert first(VALUES) == VALUES.sum()
-    assert len(first.overloads) == 1
+    assert len(first.dispatcher.overloads) == 1
 
 
 def test_a_kernel_is_kept_for_each_signature(folder: Path) -> None:
@@ -175,7 +174,7 @@ def test_a_flipped_bit_is_a_miss_wherever_it_is(folder: Path) -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_whole_file_that_holds_no_kernel_is_a_miss(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(disk_cache, "dump_kernel", lambda _: content)
+        patch.setattr(numba_kernels, "dump_kernel", lambda _: content)
         assert not is_found()
     assert not is_found()
     assert is_found()
@@ -184,10 +183,14 @@ def test_a_whole_file_that_holds_no_kernel_is_a_miss(monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("folder")
 def test_kernels_of_other_sources_and_versions_are_misses(monkeypatch: pytest.MonkeyPatch) -> None:
     is_found()
-    for change in ({"sources.digest_of": lambda _: "0" * 16}, {"numba.__version__": "0.1"}, {"llvmlite.__version__": "0.1"}):
+    changes: dict[str, Any] = {
+        "disk_cache.sources.digest_of": lambda _: "0" * 16,
+        "numba_kernels.numba.__version__": "0.1",
+        "disk_cache.llvmlite.__version__": "0.1",
+    }
+    for name, value in changes.items():
         with monkeypatch.context() as patch:
-            for name, value in change.items():
-                patch.setattr(f"fastmma.kernels.llvm.disk_cache.{name}", value)
+            patch.setattr(f"fastmma.kernels.llvm.{name}", value)
             assert not is_found()
             assert is_found()
     assert is_found()
@@ -195,7 +198,7 @@ def test_kernels_of_other_sources_and_versions_are_misses(monkeypatch: pytest.Mo
 
 @pytest.mark.usefixtures("folder")
 def test_no_folder_that_can_be_written_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "CACHE_DIR", NO_FOLDER)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", NO_FOLDER)
     with pytest.warns(CacheWarning, match=f"cannot be kept.*{NO_FOLDER}: Not a directory.*NUMBA_CACHE_DIR"):
         assert not is_found()
     assert not is_found()  # in silence, as any warning is an error here
@@ -322,7 +325,7 @@ def test_folders_that_are_usual_are_taken(folder: Path, monkeypatch: pytest.Monk
     assert is_found()
     before = os.umask(0)
     try:
-        monkeypatch.setattr(config, "CACHE_DIR", str(folder / "new" / "kernels"))
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder / "new" / "kernels"))
         assert not is_found()
     finally:
         os.umask(before)
@@ -369,7 +372,7 @@ def test_the_second_folder_serves_where_the_first_is_not_writable(tmp_path: Path
 
 
 def test_folders_without_numba_cache_dir(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "CACHE_DIR", "")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     beside, *user = disk_cache._folders()
     assert beside == PACKAGE / "kernels" / "__pycache__"
@@ -385,7 +388,7 @@ def test_kernels_that_hold_addresses_are_not_kept(folder: Path) -> None:
             has_dynamic_globals = True
 
     with pytest.warns(CacheWarning, match="holds addresses"):
-        disk_cache.DiskCache(test_kernels_that_hold_addresses_are_not_kept).save_overload((), Result)
+        numba_kernels.DiskCache(test_kernels_that_hold_addresses_are_not_kept).save_overload((), Result)
     assert kept(folder) == []
 
 

@@ -41,6 +41,11 @@ def test_an_unknown_keyword_is_told_with_the_nearest(name: str, wrong: str, near
         getattr(fastmma, name)(A, A, **{wrong: None})
 
 
+def test_explain_names_itself() -> None:
+    with pytest.raises(fastmma.OperandTypeError, match=r"^explain takes no keyword 'targets'; the nearest is 'target'$"):
+        fastmma.explain(A, A, 0, 0, targets="H100")
+
+
 def test_a_keyword_like_no_other_is_told_alone() -> None:
     with pytest.raises(fastmma.OperandTypeError, match=r"^mma takes no keyword 'zzzz'$"):
         fastmma.mma("mma.m16n8k16.f32.f16", A, A, zzzz=1)  # type: ignore[call-arg]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from fastmma.kernels.decode.emit import Decoder
+from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.compilation import inner
 from fastmma.kernels.llvm.emit import Emitter
+from fastmma.kernels.llvm.intrinsics import intrinsic
 from fastmma.kernels.llvm.simd import convert, power_of_two, select
-from fastmma.kernels.llvm.vector_type import VectorType
+from fastmma.kernels.llvm.vectors import VectorType
 from fastmma.kernels.params import Element, Specials
 
 _EXPONENT_BITS, _MANTISSA_BITS = (Element._fields.index(name) for name in ("exponent_bits", "mantissa_bits"))
@@ -63,7 +63,7 @@ def is_negative(typingctx: Any, codes: Any, element: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return _decoder(builder, args[1]).negative(args[0])
 
-    return VectorType(types.boolean, codes.lanes)(codes, element), codegen
+    return VectorType(kinds.boolean, codes.lanes)(codes, element), codegen
 
 
 @inner

@@ -11,9 +11,9 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from fastmma.kernels.llvm.architecture import NEAREST
+from fastmma.kernels.llvm.building import for_range
 from fastmma.kernels.llvm.emit import F32, F64, HALF, Emitter, Variables, vector
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
-from fastmma.kernels.llvm.numba_internals import for_range
 from fastmma.kernels.tiles import ChainTile
 
 DEPTH = 4  # k that the kernel takes at a time

@@ -13,9 +13,9 @@ from llvmlite import ir
 
 from fastmma.kernels.fma.chain_kernel import FmaConfig, TileEmitter, Vectors
 from fastmma.kernels.llvm.architecture import NEAREST
+from fastmma.kernels.llvm.building import for_range
 from fastmma.kernels.llvm.emit import F32, I32, I64, Variables, vector
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
-from fastmma.kernels.llvm.numba_internals import for_range
 from fastmma.kernels.matrices.accumulators import NAN
 
 _SIZE = 4  # bytes of an element

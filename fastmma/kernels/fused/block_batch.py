@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import typeof, types
+from numba import types
 
 from fastmma.kernels.fused.batch_numbers import KERNEL, Batch, Matrices, batch_at, size_at, work_at
 from fastmma.kernels.fused.block_kernel import INTEGERS, POINTERS, BlockArguments, Blocks
@@ -18,6 +18,7 @@ from fastmma.kernels.fused.tile_kernel import Tiles
 from fastmma.kernels.llvm.any_array import ANY_ARRAY, start_of
 from fastmma.kernels.llvm.compilation import compiled, entry, inner, separate
 from fastmma.kernels.llvm.micro_kernel import MicroKernel, run_at
+from fastmma.kernels.llvm.numba_types import typeof
 from fastmma.kernels.llvm.simd import load, load_scalar, store
 from fastmma.kernels.matrices.accumulators import load_rows, store_rows
 from fastmma.kernels.matrices.addresses import LINES, Matrix

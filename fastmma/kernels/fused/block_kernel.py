@@ -17,8 +17,8 @@ from fastmma.kernels.fused.block_operands import LINE, Emission, LeftDecoder, Ri
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockConfig
 from fastmma.kernels.fused.lanes import Lanes
 from fastmma.kernels.fused.strip import Strip
+from fastmma.kernels.llvm.building import alloca_once, for_range
 from fastmma.kernels.llvm.emit import I8, I32, I64, Emitter, vector
-from fastmma.kernels.llvm.numba_internals import alloca_once, for_range
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from llvmlite import ir
 
 from fastmma.kernels.decode.emit import decoder_of, half_codes, singles
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockConfig, BlockElementSpec
+from fastmma.kernels.llvm.building import alloca_once
 from fastmma.kernels.llvm.emit import F64, I8, I16, I32, I64, Emitter, vector
-from fastmma.kernels.llvm.numba_internals import alloca_once
 
 LINE = 16  # results whose exponent bytes share 128 bits: two rows
 VALUES_AT_ONCE = 32  # codes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from fastmma.kernels.llvm.constants import constant
+from fastmma.kernels.llvm.kinds import constant
 from fastmma.kernels.params import Element
 
 ROWS, COLUMNS = 16, 8

@@ -9,8 +9,8 @@ from typing import Protocol
 from llvmlite import ir
 
 from fastmma.kernels.llvm.architecture import architecture_of
-from fastmma.kernels.llvm.constants import constant
 from fastmma.kernels.llvm.emit import F32, F64, HALF, I32, I64, Emitter, vector
+from fastmma.kernels.llvm.kinds import constant
 
 HALF_LOWEST = -14  # the exponent of f16's subnormals
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from fastmma.kernels.fused.lanes import ColumnLanes, PanelConfig
+from fastmma.kernels.llvm.building import alloca_once, for_range
 from fastmma.kernels.llvm.emit import I8, I32, Emitter, Variables, vector
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
-from fastmma.kernels.llvm.numba_internals import alloca_once, for_range
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import typeof, types
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
@@ -35,7 +34,9 @@ from fastmma.kernels.fused.reach import (
 from fastmma.kernels.fused.sparse_kernel import SPARSE
 from fastmma.kernels.fused.sparse_rows import Selection, pack_stored_rows
 from fastmma.kernels.fused.worker_memory import addresses, ahead, memory_of_worker
-from fastmma.kernels.llvm.compilation import entry
+from fastmma.kernels.llvm import kinds
+from fastmma.kernels.llvm.direct import emitted
+from fastmma.kernels.llvm.kinds import kind_of
 from fastmma.kernels.macro_tiles import FallbackMask, MacroTile, OfWorkers, cut
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
 from fastmma.kernels.matrices.memory import AlignedMemory
@@ -168,7 +169,7 @@ def _promoting(promotion: Promotion, columns: int) -> tuple[Promoting, NDArray[A
 def _packer(how: PanelElementSpec, dtype: type, scaled: bool) -> Callable[..., None]:
     """`pack_rows` for such arguments."""
     given = how, NOWHERE, *[0] * 5, Panels(*[0] * 6), dtype, 0
-    return entry(pack_rows, *map(typeof, given), types.int32[:, ::1], typeof(_SCALES if scaled else None))
+    return emitted(pack_rows, *map(kind_of, given), kinds.Array(kinds.int32, 2), kind_of(_SCALES if scaled else None))
 
 
 @lru_cache(1024)
@@ -176,8 +177,15 @@ def _runner(config: PanelConfig, how: PanelElementSpec, dtype: type, promoted: b
     """`run_macro_tile` for such arguments."""
     first = config.shape, 0, 0, Extent(*[0] * 5), Promoting(*[0] * 6) if promoted else None, Panels(*[0] * 6)
     second = how, *[NOWHERE] * 3, Limits(*[0] * 7), WorkerMemory(*[0] * 10), dtype
-    marks = types.uint8[::1], types.uint8[::1]
-    return entry(run_macro_tile, *map(typeof, first), types.int32[::1], *map(typeof, second), *marks, typeof(_SCALES if scaled else None))
+    marks = [kinds.Array(kinds.uint8, 1)] * 2
+    return emitted(
+        run_macro_tile,
+        *map(kind_of, first),
+        kinds.Array(kinds.int32, 1),
+        *map(kind_of, second),
+        *marks,
+        kind_of(_SCALES if scaled else None),
+    )
 
 
 _SCALES = BlockScales(NOWHERE, 0, 0, 0)  # stands for any

@@ -12,9 +12,9 @@ from llvmlite import ir
 
 from fastmma.kernels.fused.lanes import PanelConfig
 from fastmma.kernels.fused.micro_kernel import INTEGERS, POINTERS, EmissionSteps, PanelArguments, Sums, TileEmitter, Values, finish
+from fastmma.kernels.llvm.building import for_range
 from fastmma.kernels.llvm.emit import F32, I16, I32, I64, vector
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
-from fastmma.kernels.llvm.numba_internals import for_range
 
 
 class _Rows(TileEmitter):

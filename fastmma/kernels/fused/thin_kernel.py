@@ -14,9 +14,9 @@ from llvmlite import ir
 from fastmma.kernels.fused.lanes import ColumnLanes
 from fastmma.kernels.fused.thin_config import WORD, ThinConfig
 from fastmma.kernels.fused.thin_operands import ZERO, Reader
+from fastmma.kernels.llvm.building import alloca_once, for_range, for_range_slice
 from fastmma.kernels.llvm.emit import I16, I32, Emitter, Variables, vector
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
-from fastmma.kernels.llvm.numba_internals import alloca_once, for_range, for_range_slice
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class _Thin:
         """All of the product."""
         emit, builder, arguments = self.emit, self.builder, self.arguments
         builder.store(emit.load(self.lanes.words, arguments.max_sum_exponent), self.max_sum_exponent)
-        with for_range_slice(builder, emit.index(0), arguments.steps, arguments.chunk) as (first, _):
+        with for_range_slice(builder, emit.index(0), arguments.steps, arguments.chunk) as first:
             last = emit.sum(first, arguments.chunk)
             last = builder.select(builder.icmp_signed("<", last, arguments.steps), last, arguments.steps)
             with for_range(builder, arguments.tiles) as tiles, for_range(builder, arguments.blocks) as blocks:
@@ -103,7 +103,7 @@ class _Thin:
         noted = self._noted(column, flat)
         notes = Variables(builder, [[self.words] * len(noted)])
         notes.put([[emit.load(self.words, base, place) for base, place in noted]])
-        with for_range_slice(builder, first, last, emit.index(1)) as (step, _):
+        with for_range_slice(builder, first, last, emit.index(1)) as step:
             sums.put(self.step(tile, block, step, sums.get(), notes))
         for values, place in zip(sums.get(), flat, strict=True):
             self.lanes.store(values, arguments.state, place)

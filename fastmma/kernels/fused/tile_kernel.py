@@ -10,8 +10,8 @@ from fastmma.kernels.fused.block_kernel import Blocks, emit_all
 from fastmma.kernels.fused.block_operands import Emission
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS
 from fastmma.kernels.fused.strip import Strip, Unit
+from fastmma.kernels.llvm.building import alloca_once_value, for_range_slice
 from fastmma.kernels.llvm.emit import I8, I64, vector
-from fastmma.kernels.llvm.numba_internals import alloca_once_value, for_range_slice
 
 WRITTEN_AHEAD = 4  # products: the memory of results is asked for, which a store would wait for
 
@@ -95,7 +95,7 @@ class Tiles(Blocks):
         spare = emit.at(arguments.memory, 2 * size)
         previous = alloca_once_value(builder, spare)
         last = builder.sub(arguments.products, one)
-        with for_range_slice(builder, ir.Constant(I64, -1), arguments.products, one) as (product, _):
+        with for_range_slice(builder, ir.Constant(I64, -1), arguments.products, one) as product:
             following = builder.add(product, one)
             following = builder.select(builder.icmp_signed("<", following, last), following, last)
             is_real = builder.icmp_signed(">=", product, zero)

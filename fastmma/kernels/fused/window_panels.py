@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.compilation import compiled, inner
-from fastmma.kernels.llvm.constants import constant
+from fastmma.kernels.llvm.kinds import constant
 from fastmma.kernels.llvm.simd import bitcast, convert, even_lanes, load, maximum, minimum, odd_lanes, select, splat, store, zeros
 from fastmma.kernels.matrices.memory import aligned_empty
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES, TILE_ROWS, PlainTiles, Tiles
+from fastmma.kernels.llvm.building import for_range
 from fastmma.kernels.llvm.emit import I32, Emitter, vector
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
-from fastmma.kernels.llvm.numba_internals import for_range
 from fastmma.kernels.matrices.memory import LINE
 
 BLOCK = 2 * TILE_ROWS  # rows, or columns, of a block

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from functools import cache, partial
 
 import numpy as np
-from numba import typeof, types
 
 from fastmma.kernels.integer.amx_kernel import BLOCK
 from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.micro_kernel import copy_byte, copy_line, load_word, store_word, words_of_lines
 from fastmma.kernels.integer.panels import Operand, pack_words
+from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES, TILE_ROWS
-from fastmma.kernels.llvm.compilation import compiled, entry
+from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.direct import emitted
 
 WORDS = WordsConfig("bytes", TILE_ROWS, BLOCK, 2)  # words as tiles have them, and blocks
 _WORDS_OF_ROW = ROW_BYTES // 4
@@ -61,6 +62,6 @@ def pack_columns(config: WordsConfig, b: Operand, k: int, first: int, last: int,
 @cache
 def packers() -> tuple[Callable[..., None], Callable[..., None]]:
     """`pack_rows` and `pack_columns`."""
-    kinds = typeof(WORDS), typeof(Operand(0, 0, 0, 0)), *[types.int64] * 5
-    rows, columns = (partial(entry(each, *kinds), WORDS) for each in (pack_rows, pack_columns))
+    given = kinds.kind_of(WORDS), kinds.kind_of(Operand(0, 0, 0, 0)), *[kinds.int64] * 5
+    rows, columns = (partial(emitted(each, *given), WORDS) for each in (pack_rows, pack_columns))
     return rows, columns

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastmma.kernels.llvm.constants import constant
+from fastmma.kernels.llvm.kinds import constant
 
 # what a word of A and a word of B can do, the elements of k in a word, and the `biases`
 _OPERATIONS = {

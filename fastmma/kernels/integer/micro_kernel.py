@@ -11,12 +11,12 @@ from itertools import chain
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from fastmma.kernels.integer.config import WordsConfig
+from fastmma.kernels.llvm import kinds
+from fastmma.kernels.llvm.building import alloca_once, alloca_once_value, for_range, for_range_slice
 from fastmma.kernels.llvm.emit import I8, I16, I32, POINTER, Emitter, vector
-from fastmma.kernels.llvm.numba_internals import alloca_once, alloca_once_value, for_range, for_range_slice
+from fastmma.kernels.llvm.intrinsics import intrinsic
 from fastmma.kernels.matrices.memory import LINE
 
 _BYTE_SUM = 31  # words whose ones a byte can count
@@ -116,7 +116,7 @@ def load_word(typing_context: Any, address: Any) -> Any:
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return Emitter(builder).load(I32, builder.inttoptr(args[0], POINTER))
 
-    return types.int32(types.intp), generate
+    return kinds.int32(kinds.int64), generate
 
 
 @intrinsic
@@ -127,7 +127,7 @@ def store_word(typing_context: Any, value: Any, address: Any) -> Any:
         Emitter(builder).store(args[0], builder.inttoptr(args[1], POINTER))
         return context.get_dummy_value()
 
-    return types.void(types.int32, types.intp), generate
+    return kinds.none(kinds.int32, kinds.int64), generate
 
 
 @intrinsic
@@ -140,7 +140,7 @@ def copy_byte(typing_context: Any, source: Any, target: Any) -> Any:
         emitter.store(emitter.load(I8, source), target)
         return context.get_dummy_value()
 
-    return types.void(types.intp, types.intp), generate
+    return kinds.none(kinds.int64, kinds.int64), generate
 
 
 @intrinsic
@@ -153,7 +153,7 @@ def copy_line(typing_context: Any, source: Any, target: Any) -> Any:
         emitter.store(emitter.load(vector(I8, LINE), source), target)
         return context.get_dummy_value()
 
-    return types.void(types.intp, types.intp), generate
+    return kinds.none(kinds.int64, kinds.int64), generate
 
 
 @intrinsic
@@ -164,7 +164,7 @@ def word_of_run(typing_context: Any, config: Any, address: Any, flip: Any) -> An
         words = _Words(builder, config.value)
         return words.word_of_run(words.pointer(args[1]), args[2])
 
-    return types.int32(config, types.intp, types.intp), generate
+    return kinds.int32(config, kinds.int64, kinds.int64), generate
 
 
 @intrinsic
@@ -179,7 +179,7 @@ def words_of_lines(typing_context: Any, config: Any, address: Any, k_stride: Any
         words.store(words.words_of_lines(elements, flip), words.pointer(target))
         return context.get_dummy_value()
 
-    return types.void(config, types.intp, types.intp, types.intp, types.intp), generate
+    return kinds.none(config, kinds.int64, kinds.int64, kinds.int64, kinds.int64), generate
 
 
 @intrinsic
@@ -206,7 +206,7 @@ def row_biases(typing_context: Any, config: Any, operation: Any, panel: Any, cou
             words.store(builder.extract_element(biases, ir.Constant(I32, row)), words.pointer(target), 4 * row)
         return context.get_dummy_value()
 
-    return types.void(config, *[types.intp] * 4), generate
+    return kinds.none(config, *[kinds.int64] * 4), generate
 
 
 class Multiply(_Words):
@@ -247,7 +247,7 @@ class Multiply(_Words):
     def _add(self, operation: str, a: ir.Value, b: ir.Value, first: ir.Value, last: ir.Value, sums: list[list[ir.Value]]) -> None:
         """Add the products of the words from `first` to `last`."""
         rows, columns, lanes = self.config.rows, self.config.columns, self.config.lanes
-        with for_range_slice(self.builder, first, last, self.index(1), inc=True) as (word, _):
+        with for_range_slice(self.builder, first, last, self.index(1)) as word:
             a_words = self.at(a, self.scaled(word, 4 * rows))
             b_words = self.at(b, self.scaled(word, 4 * columns))
             for row, totals in enumerate(sums):
@@ -320,4 +320,4 @@ def multiply(
                     words.end(False, before, stride, out, out_stride)
         return context.get_dummy_value()
 
-    return types.void(config, *[types.intp] * 13), generate
+    return kinds.none(config, *[kinds.int64] * 13), generate

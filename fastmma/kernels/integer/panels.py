@@ -7,11 +7,13 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
-from numba import typeof, types
 
 from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.micro_kernel import copy_byte, load_word, multiply, row_biases, store_word, word_of_run, words_of_lines
-from fastmma.kernels.llvm.compilation import compiled, entry, separate
+from fastmma.kernels.llvm import kinds
+from fastmma.kernels.llvm.compilation import compiled, separate
+from fastmma.kernels.llvm.direct import emitted
+from fastmma.kernels.llvm.kinds import kind_of
 from fastmma.kernels.matrices.memory import LINE
 
 WORDS_SCRATCH = 4 * LINE
@@ -244,20 +246,20 @@ def multiply_batch(
         multiply_block(config, plan, a_panels, starts, b_i, c_i, out_i, (0, m), (0, n), scratch)
 
 
-_KINDS = typeof(Plan(*[0] * len(Plan._fields))), typeof(Operand(0, 0, 0, 0)), typeof(Result(0, 0, 0))
+_KINDS = kind_of(Plan(*[0] * len(Plan._fields))), kind_of(Operand(0, 0, 0, 0)), kind_of(Result(0, 0, 0))
 
 
 @lru_cache(64)
 def packer(config: WordsConfig) -> Callable[..., None]:
     """`pack_rows` for a tile."""
     plan, operand, _ = _KINDS
-    return partial(entry(pack_rows, typeof(config), plan, operand, *[types.int64] * 4), config)
+    return partial(emitted(pack_rows, kind_of(config), plan, operand, *[kinds.int64] * 4), config)
 
 
 @lru_cache(64)
 def multiplier(config: WordsConfig) -> Callable[..., None]:
     """`multiply_block` for a tile."""
     plan, operand, result = _KINDS
-    pair = types.UniTuple(types.int64, 2)
-    kinds = plan, types.int64, types.int64, operand, result, result, pair, pair, types.int64
-    return partial(entry(multiply_block, typeof(config), *kinds), config)
+    pair = kinds.Group((kinds.int64, kinds.int64))
+    given = plan, kinds.int64, kinds.int64, operand, result, result, pair, pair, kinds.int64
+    return partial(emitted(multiply_block, kind_of(config), *given), config)

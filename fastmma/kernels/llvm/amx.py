@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from fastmma.kernels.llvm.building import alloca_once, for_range
 from fastmma.kernels.llvm.emit import I8, I32, I64, POINTER, Emitter, vector
-from fastmma.kernels.llvm.numba_internals import alloca_once, for_range
 
 TILE_ROWS, ROW_BYTES = 16, 64
 TILE_BYTES = TILE_ROWS * ROW_BYTES

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from fastmma.kernels.llvm.numba_internals import alloca_once, get_or_insert_function
+from fastmma.kernels.llvm.building import alloca_once, get_or_insert_function
 
 _I16, _I32, _I64, _POINTER = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.PointerType(ir.IntType(8))
 

@@ -8,12 +8,13 @@ import sys
 from functools import cache
 
 import llvmlite.binding
-from numba import config
 
 from fastmma.host.environment import variable
 from fastmma.host.threads import call_uninterrupted
-from fastmma.kernels.llvm.numba_internals import LOCK, describe_machine, is_compiling
+from fastmma.kernels.llvm import locks, settings  # noqa: F401  # LLVM is asked only after forks have come to hold its lock
 
+llvmlite.binding.initialize_native_target()
+llvmlite.binding.initialize_native_asmprinter()
 _MACHINE = platform.machine().lower()
 _X86, _AARCH64 = ("x86_64", "amd64"), ("aarch64", "arm64")
 _SUM_OF_PRODUCTS = """
@@ -36,9 +37,9 @@ def features() -> frozenset[str]:
 
 
 def _features() -> frozenset[str]:
-    if config.CPU_FEATURES is not None:
-        return frozenset(item[1:] for item in config.CPU_FEATURES.split(",") if item.startswith("+"))
-    if config.CPU_NAME == "generic":
+    if settings.CPU_FEATURES is not None:
+        return frozenset(item[1:] for item in settings.CPU_FEATURES.split(",") if item.startswith("+"))
+    if settings.CPU_NAME == "generic":
         return frozenset()
     found = frozenset(name for name, present in llvmlite.binding.get_host_cpu_features().items() if present)
     return found | _implied() if _MACHINE in _AARCH64 else found
@@ -52,14 +53,21 @@ def _implied() -> frozenset[str]:
     return frozenset({"neon", "dotprod"} if "sdot" in code else {"neon"})
 
 
+@cache
 def machine() -> tuple[str, str, str]:
-    """Return what Numba compiles for: LLVM's target triple, the CPU's name and its features."""
-    return _machine() if is_compiling() else call_uninterrupted(_machine)
+    """Return what kernels are compiled for: LLVM's target triple, the CPU's name and its features."""
+    return call_uninterrupted(_machine)
 
 
 def _machine() -> tuple[str, str, str]:
-    with LOCK:  # Numba's own lock of the context is not held across forks
-        return describe_machine()
+    name = settings.CPU_NAME or llvmlite.binding.get_host_cpu_name()
+    features = settings.CPU_FEATURES
+    if features is None:
+        found = llvmlite.binding.get_host_cpu_features()
+        if not settings.number("NUMBA_ENABLE_AVX", 1):
+            found.update({each: False for each in found if each.startswith("avx")})
+        features = found.flatten()
+    return llvmlite.binding.get_process_triple(), name, features
 
 
 def portable() -> bool:

@@ -15,14 +15,11 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import llvmlite
-import numba
-from numba import config
 
 from fastmma.host.errors import CacheWarning, OperandError
 from fastmma.host.files import handle
 from fastmma.host.permissions import name_other_writers
-from fastmma.kernels.llvm import cpu, sources
-from fastmma.kernels.llvm.numba_internals import KernelCache, dump_kernel, find_user_cache, load_kernel
+from fastmma.kernels.llvm import cpu, settings, sources
 
 _LARGEST = 1 << 26  # bytes of a file; the largest kernel has less than 1 MiB
 _CHECK_BYTES = 32  # at the start of a file: SHA-256 of the key and of what follows
@@ -31,9 +28,9 @@ _warned = Lock()  # taken for good by the thread that warns
 
 def _folders() -> list[Path]:
     """Return where kernels are looked for: where ``NUMBA_CACHE_DIR`` says, else beside their sources, then in the user's cache."""
-    if config.CACHE_DIR:
-        return [Path(config.CACHE_DIR)]
-    user = find_user_cache()
+    if named := settings.cache_folder():
+        return [Path(named)]
+    user = settings.user_cache()
     return [sources.KERNELS / "__pycache__", *([] if user is None else [user])]
 
 
@@ -65,9 +62,10 @@ class KernelFiles:
     Files appear whole or not at all, so that any number of processes may share a folder.
     """
 
-    def __init__(self, kernel: Callable[..., Any]) -> None:
+    def __init__(self, kernel: Callable[..., Any], compilers: Sequence[str] = (), made_by: Sequence[Any] = ()) -> None:
+        """Name a kernel, the modules that compile it, and what else its code depends on."""
         self.name = f"{kernel.__module__}.{kernel.__qualname__}"
-        self._module = kernel.__module__
+        self._modules, self._made_by = (kernel.__module__, *compilers), made_by
 
     def found(self, compiled_for: Sequence[Any]) -> bytes | None:
         """Return what was kept for these types or records, or None."""
@@ -110,40 +108,19 @@ class KernelFiles:
 
     def _digest(self, compiled_for: Sequence[Any]) -> str:
         """Return the digest of the kernel's sources, and of those that define the records that it is compiled for."""
-        return sources.digest_of((self._module, *(type(getattr(each, "value", each)).__module__ for each in compiled_for)))
+        return sources.digest_of((*self._modules, *(type(getattr(each, "value", each)).__module__ for each in compiled_for)))
 
     def _key(self, compiled_for: Sequence[Any], digest: str) -> bytes:
         """Return all that the compiled code depends on."""
         # objects of a Python without GIL lie in memory in another way, and its cache tag is the same
         python = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
-        versions = (numba.__version__, llvmlite.__version__, python)
-        options = (config.OPT, config.BOUNDSCHECK)
-        return "\n".join((digest, self.name, *map(str, (*compiled_for, *cpu.machine(), *versions, *options)))).encode()
+        versions = (llvmlite.__version__, python, settings.OPTIMIZATION, *self._made_by)
+        return "\n".join((digest, self.name, *map(str, (*compiled_for, *cpu.machine(), *versions)))).encode()
 
     def _file(self, key: bytes) -> str:
         """Name the file."""
         name = self.name.rpartition(".")[2]
         return f"{name}-{hashlib.sha256(key).hexdigest()[:32]}.kernel"
-
-
-class DiskCache(KernelCache):
-    """The cache that Numba's dispatcher asks for a compiled kernel before it compiles one, and gives it to afterwards."""
-
-    def __init__(self, kernel: Callable[..., Any]) -> None:
-        self._files = KernelFiles(kernel)
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The kernel for these types, or None."""
-        with suppress(Exception):  # whatever is wrong with a file, the kernel can be compiled
-            content = self._files.found(sig)
-            if content is not None:
-                kernel = load_kernel(content, target_context)
-                return kernel if kernel.signature.args == tuple(sig) else None
-        return None
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a kernel that has been compiled, or warn."""
-        self._files.keep(sig, lambda: dump_kernel(data))
 
 
 def _check(key: bytes, content: bytes) -> bytes:

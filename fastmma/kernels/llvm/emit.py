@@ -9,7 +9,7 @@ import llvmlite.binding
 from llvmlite import ir
 
 from fastmma.kernels.llvm.architecture import architecture_of
-from fastmma.kernels.llvm.numba_internals import get_or_insert_function
+from fastmma.kernels.llvm.building import get_or_insert_function
 
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 HALF, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()

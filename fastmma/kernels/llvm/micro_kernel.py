@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from fastmma.host.threads import call_uninterrupted
+from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.architecture import TOWARD_ZERO, architecture_of
+from fastmma.kernels.llvm.building import alloca_once_value, pack_struct
 from fastmma.kernels.llvm.disk_cache import KernelFiles
 from fastmma.kernels.llvm.emit import F64, I64, POINTER, Emitter
-from fastmma.kernels.llvm.numba_internals import alloca_once_value, pack_struct
+from fastmma.kernels.llvm.intrinsics import intrinsic
 from fastmma.kernels.llvm.object_code import assembly, linked
 
 _ENTRY = "fastmma_kernel"
@@ -45,7 +45,7 @@ class MicroKernel:
         """Return where the function for a record is, compiled if need be."""
         found = self._addresses.get(record)
         if found is None:
-            found = self._addresses[record] = call_uninterrupted(linked, self._files, record, partial(self._emit_all, record), _ENTRY)
+            found = self._addresses[record] = call_uninterrupted(linked, self._files, (record,), partial(self._emit_all, record), _ENTRY)
         return found
 
     def function(self, record: Any) -> Callable[[int], None]:
@@ -88,14 +88,14 @@ def run_at(typingctx: Any, address: Any, arguments: Any) -> Any:
     """Call the micro-kernel at an address with a tuple of its arguments, addresses and integers as int64."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        kinds = [types.float64 if isinstance(kind, types.Float) else types.int64 for kind in arguments.types]
+        wanted = [kinds.float64 if isinstance(kind, kinds.Float) else kinds.int64 for kind in arguments.types]
         values = [
             context.cast(builder, builder.extract_value(args[1], index), given, kind)
-            for index, (given, kind) in enumerate(zip(arguments.types, kinds, strict=True))
+            for index, (given, kind) in enumerate(zip(arguments.types, wanted, strict=True))
         ]
         memory = alloca_once_value(builder, pack_struct(builder, values))
         function = ir.FunctionType(ir.VoidType(), [POINTER]).as_pointer()
         builder.call(builder.inttoptr(args[0], function), [builder.bitcast(memory, POINTER)])
         return context.get_dummy_value()
 
-    return types.none(address, arguments), codegen
+    return kinds.none(address, arguments), codegen

@@ -9,37 +9,33 @@ from __future__ import annotations
 import pickle
 from _thread import RLock
 from collections.abc import Callable
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-import llvmlite.binding
 import numba
 from numba import config
 
-import fastmma.kernels.llvm.chosen_cpu  # noqa: F401  # before Numba looks at this one
 from fastmma.host.errors import BackendError
 from fastmma.host.forks import hold_across_forks
 from fastmma.host.versions import check_version, warn_of_version
+from fastmma.kernels.llvm import settings
+from fastmma.kernels.llvm.locks import LOCK
 
 try:
     from numba.core.cgutils import (
         alloca_once,
         alloca_once_value,
         false_bit,
-        for_range,
-        for_range_slice,
         gep_inbounds,
-        get_or_insert_function,
         is_not_null,
-        pack_struct,
     )
+    from numba.core.registry import cpu_target
     from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_global, signature
 except ImportError as error:
     raise BackendError(f"fastmma compiles its kernels by what numba {numba.__version__} does not have: {error}") from error
 
 __all__ = [
-    "LOCK",
+    "COMPILER_LOCK",
     "PART_OPTIONS",
     "AbstractTemplate",
     "AttributeTemplate",
@@ -50,17 +46,12 @@ __all__ = [
     "describe_machine",
     "dump_kernel",
     "false_bit",
-    "find_user_cache",
-    "for_range",
-    "for_range_slice",
     "gep_inbounds",
-    "get_or_insert_function",
     "infer_global",
-    "is_compiling",
     "is_not_null",
     "load_kernel",
-    "pack_struct",
     "signature",
+    "type_of_global",
 ]
 
 check_version("numba", numba.__version__)
@@ -68,8 +59,6 @@ check_version("numba", numba.__version__)
 # what saves time: the members that it needs, and what is lost without one of them
 _NEEDS = {
     "lock": (("numba.core.compiler_lock:global_compiler_lock._lock._is_owned",), "a fork amid a compilation may hang"),
-    "machine": (("numba.core.registry:cpu_target",), "kernels are compiled for the CPU that LLVM finds"),
-    "folder": (("numba.misc.appdirs:AppDirs",), "no kernel is kept in the user's cache"),
     "parts": (
         (
             "numba._dynfunc:make_function",
@@ -91,8 +80,6 @@ _NEEDS = {
             "numba.core.compiler:CompileResult._reduce",
             "numba.core.dispatcher:Dispatcher._compile_for_args",
             "numba.core.dispatcher:Dispatcher.compile",
-            "numba.core.dispatcher:Dispatcher.get_call_template",
-            "numba.core.dispatcher:Dispatcher.get_overload",
             "numba.core.runtime:rtsys.initialize",
             "numba.core.serialize:dumps",
         ),
@@ -115,31 +102,26 @@ def _has(name: str) -> bool:
 
 # --- the lock of compilers ---
 
-LOCK: Any = resolve_name("numba.core.compiler_lock:global_compiler_lock") if _has("lock") else RLock()
-# a child could never take them if another thread of its parent had them; this module comes before whatever compiles, or asks LLVM
-hold_across_forks(LOCK)
-if (_llvm := getattr(llvmlite.binding.ffi.lib, "_lock", None)) is not None and hasattr(_llvm, "_lock"):
-    hold_across_forks(_llvm._lock)
-
-
-def is_compiling() -> bool:
-    """Tell whether this thread has the compilers' lock."""
-    return bool(getattr(LOCK, "_lock", LOCK)._is_owned())
+COMPILER_LOCK: Any = resolve_name("numba.core.compiler_lock:global_compiler_lock") if _has("lock") else RLock()
+hold_across_forks(COMPILER_LOCK, around=LOCK)  # a child could never take it if another thread of its parent had it
 
 
 # --- what kernels are compiled for ---
 
-_KNOWS_MACHINE = _has("machine")
+if settings.CPU_NAME is not None or settings.CPU_FEATURES is not None:
+    config.CPU_NAME, config.CPU_FEATURES = settings.CPU_NAME, settings.CPU_FEATURES
 
 
 def describe_machine() -> tuple[str, str, str]:
     """Return what Numba compiles for: LLVM's target triple, the CPU's name and its features."""
-    if _KNOWS_MACHINE:
-        triple, name, features = resolve_name("numba.core.registry:cpu_target").target_context.codegen().magic_tuple()
-        return triple, name, features
-    name = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
-    features = config.CPU_FEATURES
-    return llvmlite.binding.get_process_triple(), name, llvmlite.binding.get_host_cpu_features().flatten() if features is None else features
+    triple, name, features = cpu_target.target_context.codegen().magic_tuple()
+    return triple, name, features
+
+
+def type_of_global(value: Any) -> Any:
+    """Return the type of a global of kernels."""
+    cpu_target.typing_context.refresh()
+    return cpu_target.typing_context.resolve_value_type(value)
 
 
 # --- functions that only kernels call ---
@@ -206,8 +188,8 @@ KernelCache: Any = resolve_name("numba.core.caching:NullCache") if _HAS_HOOKS el
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def add_hooks(kernel: Any, cache: Any, call: Wrapper, compile_types: Wrapper, compile_once: Wrapper, part: Callable[[], Any]) -> None:
-    """Have a dispatcher ask a cache for machine code, compile within wrappers, and be a part of the kernels that call it.
+def add_hooks(kernel: Any, cache: Any, call: Wrapper, compile_types: Wrapper, compile_once: Wrapper) -> None:
+    """Have a dispatcher ask a cache for machine code, and compile within wrappers.
 
     Parameters
     ----------
@@ -215,8 +197,6 @@ def add_hooks(kernel: Any, cache: Any, call: Wrapper, compile_types: Wrapper, co
     cache : KernelCache
     call, compile_types, compile_once : callable
         Wrap what Numba calls for arguments of new types, for types, and once for each that is not in the cache.
-    part : callable
-        Returns what callers compile in.
     """
     if not (_HAS_HOOKS and hasattr(kernel, "_cache") and hasattr(getattr(kernel, "_compiler", None), "compile")):
         return
@@ -224,9 +204,6 @@ def add_hooks(kernel: Any, cache: Any, call: Wrapper, compile_types: Wrapper, co
     kernel._compile_for_args = call(kernel._compile_for_args)
     kernel.compile = compile_types(kernel.compile)
     kernel._compiler.compile = compile_once(kernel._compiler.compile)
-    if PART_OPTIONS:
-        kernel.get_call_template = lambda *types: part().get_call_template(*types)
-        kernel.get_overload = lambda *types: part().get_overload(*types)
 
 
 def load_kernel(content: bytes, context: Any) -> Any:
@@ -247,14 +224,3 @@ def dump_kernel(result: Any) -> bytes:
         raise ValueError("its code holds addresses of this process")
     content: bytes = resolve_name("numba.core.serialize:dumps")(result._reduce())
     return content
-
-
-_KNOWS_FOLDER = _has("folder")
-
-
-def find_user_cache() -> Path | None:
-    """Find the user's own folder of Numba's compiled code; a user without a home has none."""
-    if not _KNOWS_FOLDER:
-        return None
-    folder = Path(resolve_name("numba.misc.appdirs:AppDirs")("numba", appauthor=False).user_cache_dir)
-    return folder if folder.is_absolute() else None

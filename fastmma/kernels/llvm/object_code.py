@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import binding, ir
-from numba import config
 
 from fastmma.host.notice import compiling
-from fastmma.kernels.llvm import cpu
+from fastmma.kernels.llvm import cpu, settings
 from fastmma.kernels.llvm.collection import uncollected
 from fastmma.kernels.llvm.disk_cache import KernelFiles
-from fastmma.kernels.llvm.numba_internals import LOCK
+from fastmma.kernels.llvm.locks import LOCK
 
 _OPTIMIZATION = 1  # of emitted vector code, which higher levels take longer over and make no faster
 _OPTIMIZATION_OF_LOOPS = 2  # of code that is written as text
@@ -20,21 +19,21 @@ INLINES_LATE = hasattr(binding.ModulePassManager, "add_always_inliner_pass")  # 
 _linked: list[Any] = []  # engines, which own the memory that compiled code lies in
 
 
-def linked(files: KernelFiles, record: Any, emit: Callable[[ir.Module], None], function: str) -> int:
-    """Return where the function of this name is that `emit` adds to a module for a record."""
+def linked(files: KernelFiles, compiled_for: tuple[Any, ...], emit: Callable[[ir.Module], None], function: str) -> int:
+    """Return where the function of this name is that `emit` adds to a module for these records or types."""
     with LOCK:
-        code = files.found((record,))
+        code = files.found(compiled_for)
         if code is None:
             with compiling():
                 compiled = code = _compiled(emit)
-            files.keep((record,), lambda: compiled)
+            files.keep(compiled_for, lambda: compiled)
         return _address(code, function)
 
 
 def _target_machine() -> Any:
     """A compiler for this CPU; every engine takes one of its own."""
     triple, name, features = cpu.machine()
-    level = min(int(config.OPT), 2)
+    level = min(settings.OPTIMIZATION, 2)
     return binding.Target.from_triple(triple).create_target_machine(
         cpu=name, features=features, opt=level, reloc="static", codemodel="jitdefault", jit=True
     )
@@ -56,7 +55,7 @@ def _compiled_text(text: str) -> bytes:
     machine = _target_machine()
     module = binding.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    tuning = binding.create_pipeline_tuning_options(min(int(config.OPT), _OPTIMIZATION_OF_LOOPS))
+    tuning = binding.create_pipeline_tuning_options(min(settings.OPTIMIZATION, _OPTIMIZATION_OF_LOOPS))
     tuning.loop_vectorization = True
     passes = binding.create_pass_builder(machine, tuning)
     passes.getModulePassManager().run(module, passes)
@@ -93,7 +92,7 @@ def _optimized(emit: Callable[[ir.Module], None], machine: Any) -> Any:
         text = str(module)
         _taken_apart(module)
     parsed = binding.parse_assembly(text)
-    passes = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(min(int(config.OPT), _OPTIMIZATION)))
+    passes = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(min(settings.OPTIMIZATION, _OPTIMIZATION)))
     simplified = passes.getFunctionPassManager()  # that of modules takes twice as long and makes emitted code no faster
     for function in parsed.functions:
         if not function.is_declaration:

@@ -3,7 +3,7 @@
 Inside a jitted function ``load(address, np.int32, 16)`` is a vector of 16 elements, and ``+ - * & | ^ << >>`` and comparisons work
 lane by lane as NumPy's do for the same dtype (integers wrap, ``>>`` follows the sign of the type); a scalar operand is converted to
 the element type. Comparisons give masks for `select`. A vector wider than the CPU's registers is split by LLVM.
-Lane counts are literals or module constants, dtypes are NumPy scalar types. Addresses are integers, of any alignment: kernels
+Lane counts are literals or module constants, dtypes are NumPy scalar kinds. Addresses are integers, of any alignment: kernels
 take them instead of arrays, so that one compiled kernel serves every layout of the caller's arrays. Nothing checks bounds.
 """
 
@@ -14,12 +14,12 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from fastmma.kernels.llvm import kinds
+from fastmma.kernels.llvm.building import get_or_insert_function
 from fastmma.kernels.llvm.emit import Emitter, undefined
-from fastmma.kernels.llvm.numba_internals import get_or_insert_function
-from fastmma.kernels.llvm.vector_type import VectorType, as_vector, is_float, llvm_element, llvm_vector, operand_vector
+from fastmma.kernels.llvm.intrinsics import intrinsic
+from fastmma.kernels.llvm.vectors import VectorType, as_vector, is_float, llvm_element, llvm_vector, operand_vector
 
 # --- memory ---
 
@@ -48,7 +48,7 @@ def load(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return _load(builder, args[0], llvm_vector(vector.dtype, vector.lanes))
 
-    return vector(types.intp, dtype, lanes), codegen
+    return vector(kinds.int64, dtype, lanes), codegen
 
 
 @intrinsic
@@ -58,7 +58,7 @@ def load_scalar(typingctx: Any, address: Any, dtype: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return _load(builder, args[0], llvm_element(dtype.dtype))
 
-    return dtype.dtype(types.intp, dtype), codegen
+    return dtype.dtype(kinds.int64, dtype), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -75,7 +75,7 @@ def load_pair(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
         both = _load(builder, args[0], llvm_vector(vector.dtype, 2))
         return Emitter(builder).shuffle(both, undefined(both.type), [0, 1] * (vector.lanes // 2))
 
-    return vector(types.intp, dtype, lanes), codegen
+    return vector(kinds.int64, dtype, lanes), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -87,7 +87,7 @@ def load_twice(typingctx: Any, address: Any, dtype: Any, lanes: Any) -> Any:
         elements = _load(builder, args[0], llvm_vector(vector.dtype, vector.lanes // 2))
         return Emitter(builder).shuffle(elements, undefined(elements.type), [lane // 2 for lane in range(vector.lanes)])
 
-    return vector(types.intp, dtype, lanes), codegen
+    return vector(kinds.int64, dtype, lanes), codegen
 
 
 @intrinsic
@@ -95,9 +95,9 @@ def itemsize_of(typingctx: Any, dtype: Any) -> Any:
     """``itemsize_of(dtype)``: its bytes."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return context.get_constant(types.intp, dtype.dtype.bitwidth // 8)
+        return context.get_constant(kinds.int64, dtype.dtype.bitwidth // 8)
 
-    return types.intp(dtype), codegen
+    return kinds.int64(dtype), codegen
 
 
 @intrinsic
@@ -108,7 +108,7 @@ def store(typingctx: Any, value: Any, address: Any) -> Any:
         builder.store(args[0], _pointer(builder, args[1], args[0].type)).align = 1
         return context.get_dummy_value()
 
-    return types.none(value, types.intp), codegen
+    return kinds.none(value, kinds.int64), codegen
 
 
 @intrinsic
@@ -119,7 +119,7 @@ def aligned_stack(typingctx: Any) -> Any:
         set.add(builder.function.attributes, '"stackrealign"')
         return context.get_dummy_value()
 
-    return types.none(), codegen
+    return kinds.none(), codegen
 
 
 # --- lanes ---
@@ -132,7 +132,7 @@ def any_lane(typingctx: Any, mask: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return Emitter(builder).any_lane(args[0])
 
-    return types.boolean(mask), codegen
+    return kinds.boolean(mask), codegen
 
 
 @intrinsic
@@ -142,7 +142,7 @@ def lane_bits(typingctx: Any, mask: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return builder.zext(builder.bitcast(args[0], ir.IntType(mask.lanes)), ir.IntType(64))
 
-    return types.int64(mask), codegen
+    return kinds.int64(mask), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -173,7 +173,7 @@ def insert(typingctx: Any, vector: Any, lane: Any, scalar: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return builder.insert_element(args[0], args[2], args[1])
 
-    return vector(vector, types.intp, vector.dtype), codegen
+    return vector(vector, kinds.int64, vector.dtype), codegen
 
 
 @intrinsic
@@ -183,7 +183,7 @@ def extract(typingctx: Any, vector: Any, lane: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         return builder.extract_element(args[0], args[1])
 
-    return vector.dtype(vector, types.intp), codegen
+    return vector.dtype(vector, kinds.int64), codegen
 
 
 def _reduction(which: str, vector: VectorType) -> Any:
@@ -292,12 +292,12 @@ def truncated(typingctx: Any, value: Any) -> Any:
 @intrinsic
 def integer_part(typingctx: Any, value: Any) -> Any:
     """Floats rounded toward zero, in lanes that add them exactly: float32 (below 2**31) to int32, float64 to float64."""
-    if value.dtype == types.float64:
+    if value.dtype == kinds.float64:
         return _lane_function("trunc", (value,))
-    result = VectorType(types.int32, value.lanes)
+    result = VectorType(kinds.int32, value.lanes)
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        return builder.fptosi(args[0], llvm_vector(types.int32, value.lanes))
+        return builder.fptosi(args[0], llvm_vector(kinds.int32, value.lanes))
 
     return result(value), codegen
 

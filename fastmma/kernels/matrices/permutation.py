@@ -6,15 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from fastmma.kernels.llvm import cpu
+from fastmma.kernels.llvm import cpu, kinds
+from fastmma.kernels.llvm.building import get_or_insert_function
 from fastmma.kernels.llvm.compilation import compiled, inner
-from fastmma.kernels.llvm.numba_internals import get_or_insert_function
+from fastmma.kernels.llvm.intrinsics import intrinsic
 from fastmma.kernels.llvm.simd import itemsize_of, load_scalar, select, store
-from fastmma.kernels.llvm.vector_type import VectorType, llvm_vector
+from fastmma.kernels.llvm.vectors import VectorType, llvm_vector
 
 VECTOR = 64  # bytes
 SOURCES = 4  # of one vector of the result
@@ -112,7 +111,7 @@ def _load_whole(typingctx: Any, address: Any, dtype: Any) -> Any:
         value.align = 1
         return value
 
-    return vector(types.intp, dtype), codegen
+    return vector(kinds.int64, dtype), codegen
 
 
 @inner

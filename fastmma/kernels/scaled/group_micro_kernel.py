@@ -19,10 +19,10 @@ from llvmlite import ir
 
 from fastmma.kernels.fused.lanes import ColumnLanes
 from fastmma.kernels.llvm.architecture import NEAREST, TOWARD_ZERO
-from fastmma.kernels.llvm.constants import constant
+from fastmma.kernels.llvm.building import for_range
 from fastmma.kernels.llvm.emit import F64, I8, I16, I32, Emitter, Variables, vector
+from fastmma.kernels.llvm.kinds import constant
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
-from fastmma.kernels.llvm.numba_internals import for_range
 
 TERMS = 4  # of a step
 MARKED = 16  # elements of a group whose bits fit below the exponents in their words

@@ -9,10 +9,11 @@ from math import ldexp
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import typeof, types
+from numba import types
 from numpy.typing import NDArray
 
 from fastmma.kernels.llvm.compilation import compiled, entry, separate
+from fastmma.kernels.llvm.numba_types import typeof
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.scaled import groups

@@ -7,11 +7,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.llvm.compilation import compiled, entry, inner
+from fastmma.kernels.llvm import kinds
+from fastmma.kernels.llvm.compilation import compiled, inner
+from fastmma.kernels.llvm.direct import emitted
 from fastmma.kernels.llvm.simd import bitcast, convert, extract, fma, load_scalar, select, splat, store, zeros
 from fastmma.kernels.matrices.accumulators import MAGNITUDE, NAN, SIGN, half_narrowed, half_rounded, half_widened
 from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, address_of, load_code, load_codes, matrix
@@ -163,7 +164,7 @@ def run_steps(numbers: int, start: int, stop: int) -> None:
 @cache
 def steps_runner() -> Callable[[int, int, int], None]:
     """`run_steps`, compiled."""
-    return entry(run_steps, types.int64, types.int64, types.int64)
+    return emitted(run_steps, kinds.int64, kinds.int64, kinds.int64)
 
 
 def numbers_of(sums: Matrix, out: Matrix, half: bool, columns: int, rows: Sequence[Row]) -> NDArray[np.int64]:
