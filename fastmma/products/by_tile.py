@@ -169,7 +169,7 @@ class LastWave(ByTile):
 
     def __str__(self) -> str:
         m, n = self.tile
-        bands = f", in bands of {self.width} that run to and fro" if self.width > 1 else ", to and fro"
+        bands = f", in bands of {self.width} that run back and forth" if self.width > 1 else ", back and forth"
         cut = f"cut at {', '.join(str(start) for start, _ in self.parts[1:])} of {self.parts[-1][1]} k"
         return f"the last tiles of {m} x {n} along {self.raster}{bands}, which are left over of waves of {self.wave}: {cut}"
 

@@ -118,7 +118,7 @@ def test_stream_k_covers_every_element_once() -> None:
 
 
 def test_the_last_wave_is_cut() -> None:
-    """Tiles are counted one by one, to and fro."""
+    """Tiles are counted one by one, back and forth."""
     rng, parts = np.random.default_rng(2), ((0, 3), (3, 7))
     for _ in range(200):
         tile, wave, width = tuple(rng.integers(1, 5, 2).tolist()), int(rng.integers(1, 12)), int(2 ** rng.integers(0, 5))

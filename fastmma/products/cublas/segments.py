@@ -35,7 +35,7 @@ def cut_segments(segments: Segments, choice: Choice, product: Product) -> Cuts |
     >>> cut_segments(every, choice, Product("tf32", "nt", 256, 8192, 4096, "f32"))
     ((0, 4096),)
     >>> print(cut_segments(every, choice, Product("tf32", "nt", 640, 8192, 8192, "f32")))
-    the last tiles of 128 x 256 along n, to and fro, which are left over of waves of 66: cut at 4096 of 8192 k
+    the last tiles of 128 x 256 along n, back and forth, which are left over of waves of 66: cut at 4096 of 8192 k
     """
     grid = _grid(segments, choice, product)
     if grid is None:
