@@ -20,6 +20,7 @@ _CHECKS: tuple[tuple[str, Callable[[Row, Choice, Product], bool]], ...] = (
     ("inner", lambda _row, choice, _: choice.inner == 0),
     ("swizzle", lambda _row, choice, _: choice.swizzle in (0, 1)),
     ("layout", lambda row, _, product: _fits_layout(row, product)),
+    ("result", lambda row, _, product: isinstance(row, LaneRow) or not row.outs or product.out in row.outs),
     ("split_k", lambda row, choice, product: _fits_parts(row, choice, product)),
     ("reduction", lambda row, choice, _: _fits_reduction(row, choice)),
     ("K", lambda row, _, product: not row.most_k or product.k <= row.most_k),
@@ -41,7 +42,7 @@ def _fits_custom(row: Row, choice: Choice) -> bool:
 
 def _fits_layout(row: Row, product: Product) -> bool:
     if isinstance(row, TileRow):
-        return True
+        return not row.layouts or (product.layout in row.layouts and not product.stacked)
     if row.by_vector != product.is_by_vector and row.by_vector:
         return False
     if row.contiguous is not None and row.contiguous != product.is_contiguous:
@@ -58,6 +59,8 @@ def _fits_parts(row: Row, choice: Choice, product: Product) -> bool:
         if row.most_k_unsaid and product.k > row.most_k_unsaid:
             return False
         return choice.reduction == 0 or choice.parts_unsaid_are_one(row.most_workspace)
+    if row.most_left_out is not None and row.left_out(product, choice.parts) > row.most_left_out:
+        return False
     return choice.split_k == 1 or bool(row.joins)
 
 
@@ -112,7 +115,8 @@ def _seen(table: Table, choice: Choice, product: Product) -> Iterator[tuple[str,
 
 
 def _unknown(table: Table, choice: Choice, product: Product, name: str) -> OperandError:
-    values = {"format": product.fmt, "layout": product.layout, "K": product.k, "results": product.m * product.n}
+    layout = f"{product.layout} in stacks" if product.stacked else product.layout
+    values = {"format": product.fmt, "layout": layout, "result": product.out, "K": product.k, "results": product.m * product.n}
     value = values.get(name, getattr(choice, name, None))
     where = f"cuBLASLt {table.version} on {table.gpu}"
     return OperandError(f"{where}: nothing is known of {name} {value} in the choice {choice} for {product}")

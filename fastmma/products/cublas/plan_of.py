@@ -22,7 +22,7 @@ from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.find_row import find_row_as_computed
 from fastmma.products.cublas.look_up import PREDICTING_SOURCES, Known, Question, find_recorded, look_up
 from fastmma.products.cublas.rows import NARROW, LaneRow, Product, Table, TileRow
-from fastmma.products.cublas.tables import TABLES, VERSION, short_version
+from fastmma.products.cublas.tables import REPORTED, TABLES, VERSION, short_version
 from fastmma.products.cublas.tile_order import tile_order
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_choice import EpilogueInputs, epilogue_inputs, epilogue_steps, gemm_plan
@@ -139,6 +139,8 @@ def plan(
     if choice is not None:
         if activation is None:
             _check_bias(product, given)
+        if use_fast_accum and (library_gpu(target), version) in REPORTED:
+            raise OperandError(f"plan: use_fast_accum is not reported of cuBLASLt {version} on {library_gpu(target)}")
         return follow(Known(choice, _table(target, version), None), Call(product, given, activation, use_fast_accum, where))
     if space not in (WORKSPACE, *((_WORKSPACE_WITH_BIAS,) if bias is not None else ())):
         raise OperandError(f"plan: nothing is known of what cuBLASLt chooses with {space} bytes of workspace; give its choice")
@@ -182,7 +184,9 @@ def _book(plans: str | Path | None, choice: Choice | None, target: TargetName, v
         return None
     shipped = shipped_book(gpu)
     if choice is not None or shipped is None or short_version(shipped.version) != version:
-        _table(target, version)
+        table = _table(target, version)
+        if choice is None and (gpu, version) in REPORTED:
+            raise OperandError(f"plan: nothing is known of what cuBLASLt {table.version} chooses on {table.gpu}; give its choice")
     return shipped
 
 
@@ -220,9 +224,9 @@ def _is_dense(array: Any) -> bool:
 
 def _table(target: TargetName, version: str) -> Table:
     gpu = library_gpu(target)
-    table = TABLES.get((gpu, version))
+    table = (TABLES | REPORTED).get((gpu, version))
     if table is None:
-        known = ", ".join(f"{version} on {gpu}" for gpu, version in TABLES)
+        known = ", ".join(f"{version} on {gpu}" for gpu, version in TABLES | REPORTED)
         raise OperandError(f"plan: nothing is known of the kernels of cuBLASLt {version} on {gpu}; there is {known}")
     return table
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fastmma.products.lanes import Lanes
+from fastmma.products.order import split
 
 NARROW = ("f16", "bf16")  # formats of results to which parts may be rounded
+BYTES = {"f32": 4, "tf32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "s8": 1}  # of an element
 _LINE = 128  # bytes of a line of a cache
 
 
@@ -71,7 +73,7 @@ class TileRow:
     formats : tuple of str
         Of both operands; tf32 and f32 are float32 arrays.
     instruction : str
-        ``"wgmma"``, the shape of an mma, or ``"fma"``.
+        ``"wgmma"`` or ``"tcgen05"``, which stand for the target's own, the shape of an mma, or ``"fma"``.
     tile : int
         k of a tile, where what is left over of one comes first; 0: last.
     align : int
@@ -102,6 +104,10 @@ class TileRow:
         The largest K of which a choice that does not say its parts is known to have one; 0: all.
     segments : Segments, optional
         What decides the parts where the choice does not say them.
+    layouts, outs : tuple of str
+        The layouts of single products, and the formats of results, of which it is known; empty for all, and for stacks.
+    most_left_out : int, optional
+        How many k parts are known to leave out at most; None for any number.
     """
 
     algo: int
@@ -125,6 +131,9 @@ class TileRow:
     most_workspace: int = 1023
     most_k_unsaid: int = 0
     segments: Segments | None = None
+    layouts: tuple[str, ...] = ()
+    outs: tuple[str, ...] = ()
+    most_left_out: int | None = None
 
     def unit(self, product: Product, itemsize: int) -> int:
         """Find how many k the length of a part is a multiple of."""
@@ -132,6 +141,11 @@ class TileRow:
         if self.lined and product.k % line == 0 and product.layout != "tn":
             return line
         return self.align // itemsize
+
+    def left_out(self, product: Product, parts: int) -> int:
+        """Count the k that are in none of so many parts."""
+        unit = self.unit(product, BYTES[product.fmt])
+        return product.k - split(product.k, parts, unit, leaves_out=True)[-1][1] if self.leaves_out and parts > 1 else 0
 
 
 @dataclass(frozen=True)

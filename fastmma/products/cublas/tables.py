@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from fastmma.products.cublas import h100_13_1, h200_13_1
+from fastmma.products.cublas import blackwell, h100_13_1, h200_13_1
 from fastmma.products.cublas.rows import Table
 
 VERSION = "13.1"
 TABLES: dict[tuple[str, str], Table] = {(table.gpu, table.version): table for table in (h200_13_1.TABLE, h100_13_1.TABLE)}
+# for choices that are given: others compared them, and nothing says what the library chooses
+REPORTED: dict[tuple[str, str], Table] = {(table.gpu, table.version): table for table in blackwell.TABLES}
 
 
 def short_version(version: str) -> str:

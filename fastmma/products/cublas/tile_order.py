@@ -9,12 +9,11 @@ from fastmma.isa.scalar import OPCODE as FMA
 from fastmma.products.by_tile import Cuts, LastWave
 from fastmma.products.choice import default_instruction
 from fastmma.products.cublas.choice import Choice
-from fastmma.products.cublas.rows import NARROW, Product, TileRow
+from fastmma.products.cublas.rows import BYTES, NARROW, Product, TileRow
 from fastmma.products.cublas.segments import cut_segments
 from fastmma.products.presets import KERNEL_EPILOGUES, KernelEpilogue
 
 _MMA = "mma.sync.aligned.{shape}.row.col.f32.{fmt}.{fmt}.f32"
-_SLICES = {"f32": 4, "tf32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "s8": 1}  # bytes of an element
 
 
 class TileOrder(NamedTuple):
@@ -70,7 +69,7 @@ def tile_order(row: TileRow, choice: Choice, product: Product, target: str, *, f
         _opcode(row, product.fmt, target),
         row.promote_every if row.promote_every and not fast else None,
         parts,
-        row.unit(product, _SLICES[product.fmt]) if isinstance(parts, int) and parts > 1 and not row.dealt else 0,
+        row.unit(product, BYTES[product.fmt]) if isinstance(parts, int) and parts > 1 and not row.dealt else 0,
         row.tile,
         product.fmt == "tf32",
         join or "ascending",
@@ -84,7 +83,7 @@ def tile_order(row: TileRow, choice: Choice, product: Product, target: str, *, f
 def _opcode(row: TileRow, fmt: str, target: str) -> str:
     if row.instruction == "fma":
         return FMA
-    if row.instruction == "wgmma":
+    if row.instruction in ("wgmma", "tcgen05"):
         return default_instruction(fmt, fmt, "s32" if fmt == "s8" else "f32", target).opcode
     return _MMA.format(shape=row.instruction, fmt=fmt)
 
@@ -103,7 +102,7 @@ def _parts(row: TileRow, choice: Choice, product: Product) -> int | Cuts | LastW
         return 1 if segments is None or (not isinstance(segments, LastWave) and len(segments) == 1) else segments
     if choice.parts == 1 or not row.floors or row.leaves_out:
         return choice.parts
-    unit = row.unit(product, _SLICES[product.fmt])
+    unit = row.unit(product, BYTES[product.fmt])
     length = max(-(-(product.k // choice.parts) // unit) * unit, unit)
     cuts: Cuts = tuple((start, min(start + length, product.k)) for start in range(0, product.k, length))
     return cuts if len(cuts) > 1 else 1
