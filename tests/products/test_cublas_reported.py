@@ -78,6 +78,12 @@ def test_what_is_not_reported_is_refused(fmt: str, sizes: tuple[int, int, int], 
         plan(*operands(fmt, *sizes), **{"target": "B200", "out_dtype": "f16"} | options)
 
 
+def test_strict_mode_refuses_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTMMA_STRICT", "1")
+    with pytest.raises(fastmma.TargetError, match=r"only reported by bitequiv .*, which strict mode refuses"):
+        plan(*operands("f16", 16, 16, 64), choice=WHOLE, target="B200", out_dtype="f16")
+
+
 def test_other_layouts_and_stacks_are_refused() -> None:
     a, b = operands("f16", 16, 16, 64)
     with pytest.raises(fastmma.OperandError, match="nothing is known of layout nt in the choice"):

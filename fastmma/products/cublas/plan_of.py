@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 from fastmma.backends.resolve import resolved_target
 from fastmma.host.calls import public_call
-from fastmma.host.errors import OperandError, OperandTypeError
+from fastmma.host.errors import OperandError, OperandTypeError, TargetError
 from fastmma.host.integers import flag, integer
 from fastmma.isa.formats import format_of
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.scalar import OPCODE as FMA
 from fastmma.isa.table import multiply
+from fastmma.numerics.lookup import is_strict
 from fastmma.products.bound import Arguments, Strided
 from fastmma.products.choice import multiplicand, named
 from fastmma.products.cublas.book import Book, own_book, read_book, shipped_book
@@ -228,6 +229,8 @@ def _table(target: TargetName, version: str) -> Table:
     if table is None:
         known = ", ".join(f"{version} on {gpu}" for gpu, version in TABLES | REPORTED)
         raise OperandError(f"plan: nothing is known of the kernels of cuBLASLt {version} on {gpu}; there is {known}")
+    if (gpu, version) in REPORTED and is_strict():
+        raise TargetError(f"plan: the orders of cuBLASLt {version} on {gpu} are only {table.source}, which strict mode refuses")
     return table
 
 
