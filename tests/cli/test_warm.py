@@ -13,6 +13,10 @@ import pytest
 from fastmma.cli import main
 from fastmma.verification.warm import calls
 
+IMPATIENT = """
+import fastmma.host.notice
+fastmma.host.notice._PATIENCE = 0.0
+"""
 PRODUCT = """
 import sys, numpy as np, fastmma
 from fastmma.kernels.llvm.disk_cache import kernel_folders
@@ -52,7 +56,8 @@ def test_a_terminal_is_told_of_a_long_first_call_once(tmp_path: Path) -> None:
     terminal, other = pty.openpty()
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     for lines in (1, 0):
-        subprocess.run([sys.executable, "-c", PRODUCT, "float16"], env=environment, stderr=other, stdout=subprocess.DEVNULL, check=True)
+        program = [sys.executable, "-c", IMPATIENT + PRODUCT, "float16"]
+        subprocess.run(program, env=environment, stderr=other, stdout=subprocess.DEVNULL, check=True)
         os.write(other, b"end\n")
         told = b""
         while b"end" not in told:
