@@ -88,7 +88,7 @@ def test_ranks_share_k_of_some_products_and_columns_of_others() -> None:
     # where a ring begins depends on the place in the result
     assert compare_models(ring, ring).equal is None
     assert ring.same(8, 64) is not True
-    of_h100 = compare_models(alone, _of_layer(target="H100"))
+    of_h100 = compare_models(alone, _of_layer(target="H100", least_rate=0.9999))
     assert (of_h100.equal, of_h100.layers[0][0], of_h100.attention) == (False, ("down_proj",), ((("",), True),))
     with pytest.raises(fastmma.OperandTypeError, match="takes what"):
         compare_models(alone, Layer())
