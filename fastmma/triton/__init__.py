@@ -3,6 +3,7 @@
 It needs torch and Triton: ``pip install "fastmma[triton]"``.
 """
 
+from fastmma.triton import versions  # noqa: F401 - first: it names an old Triton, of which the others lack parts
 from fastmma.triton.gluon.barriers import BarrierError
 from fastmma.triton.gluon.clocks import RaceError
 from fastmma.triton.gluon.program import DeadlockError

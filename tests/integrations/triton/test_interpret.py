@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from typing import Any
 
@@ -17,7 +18,7 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 from triton.runtime import interpreter  # noqa: E402
 
-from fastmma.triton import from_environment, interpret  # noqa: E402
+from fastmma.triton import from_environment, interpret, versions  # noqa: E402
 
 RNG = np.random.default_rng(20)
 
@@ -354,6 +355,10 @@ def test_other_versions_and_other_patches_are_refused(monkeypatch: pytest.Monkey
         context.setattr(triton, "__version__", "9.1.0")
         with pytest.raises(fastmma.BackendError, match=r"tested with the interpreter of Triton 3\.9, not 9\.1\.0"), interpret():
             pass
+    with monkeypatch.context() as context:
+        context.setattr(triton, "__version__", "3.6.0")
+        with pytest.raises(ImportError, match=r"needs Triton 3\.9, not 3\.6\.0"):
+            importlib.reload(versions)
     with monkeypatch.context() as context:
         context.setattr(interpreter.InterpreterBuilder, "create_dot", lambda *_: None)
         with pytest.raises(fastmma.BackendError, match=r"changed by .*test_interpret"), interpret():
