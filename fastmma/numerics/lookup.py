@@ -21,10 +21,16 @@ from fastmma.numerics.own import own
 from fastmma.numerics.rows import ROWS, WMMA_FRAGMENTS
 
 
+@lru_cache(256)
+def _rows(base: str, op: str) -> tuple[Arithmetic, ...]:
+    """The rows of an op on a base architecture: tables look up thousands of instructions on few."""
+    return tuple(row for row in ROWS if base in row.architectures and op in row.ops)
+
+
 @lru_cache(4096)
 def _row(ins: Instruction, base: str) -> Arithmetic | None:
     """The row of an instruction on a base architecture, `terms` filled in, if there is one."""
-    rows = [row for row in ROWS if row.answers(ins, base)]
+    rows = [row for row in _rows(base, ins.op) if row.answers(ins, base)]
     if len(rows) > 1:
         raise ValueError(f"two numerics rows answer {ins} on {base}")
     row = rows[0] if rows else None
