@@ -1,4 +1,4 @@
-"""What standard output can show: how wide its lines may be, and whether text has colours."""
+"""The abilities of standard output: how wide its lines may be, and whether text has colours."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What each command takes: its arguments, options and help, without the modules that do its work."""
+"""The declarations of commands: arguments, options and help, without the modules that do the work."""

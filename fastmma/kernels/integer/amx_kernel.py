@@ -22,7 +22,7 @@ _LANES = vector(I32, TILE_ROWS)
 
 @dataclass(frozen=True)
 class AmxConfig:
-    """What code is compiled for: which bytes have a sign, and whether plain code stands for AMX."""
+    """The variant of the code: which bytes have a sign, and whether plain code stands for AMX."""
 
     a_signed: bool
     b_signed: bool

@@ -1,4 +1,4 @@
-"""What LLVM code is built with beyond an IRBuilder: memory on the stack, loops, and functions by name."""
+"""Parts of LLVM code beyond an IRBuilder: memory on the stack, loops, and functions by name."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from fastmma.kernels.llvm.scalars import Array, Value, cast, compute, is_group, 
 
 
 class Context:
-    """What intrinsics ask of who emits a kernel."""
+    """The part of an emitter that intrinsics call."""
 
     @staticmethod
     def cast(builder: ir.IRBuilder, value: ir.Value, given: Any, kind: Any) -> ir.Value:

@@ -24,7 +24,7 @@ _ENTRY = "fastmma_loops"
 
 
 class _Record:
-    """What a call hands over: its numbers one after another, of 8 bytes each."""
+    """The arguments of a call: its numbers one after another, of 8 bytes each."""
 
     def __init__(self, builder: ir.IRBuilder, start: ir.Value) -> None:
         self._builder, self._start, self._count = builder, start, 0

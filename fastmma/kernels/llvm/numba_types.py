@@ -1,4 +1,4 @@
-"""What Numba is told of the kernels' own values: vectors, records, intrinsics, and functions that it is to compile when it meets them."""
+"""Numba's types of the kernels' own values: vectors, records, intrinsics, and functions that it is to compile when it meets them."""
 
 from __future__ import annotations
 
