@@ -70,7 +70,8 @@ class Format:
         """dtype of an array of elements (tf32 is float32, b1 is bool)."""
         import numpy as np
 
-        return np.dtype(getattr(np, self.dtype_name, None) or getattr(import_module("ml_dtypes"), self.dtype_name))
+        found: np.dtype[Any] = np.dtype(getattr(np, self.dtype_name, None) or getattr(import_module("ml_dtypes"), self.dtype_name))
+        return found
 
     @cached_property
     def code_dtype(self) -> np.dtype[Any]:
