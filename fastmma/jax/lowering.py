@@ -67,6 +67,7 @@ def emulate(target: TargetName = "sm_90a", *, f32: str | None = None, plans: Pla
 
     Examples
     --------
+    >>> import jax
     >>> import jax.numpy as jnp
     >>> x = jnp.ones((4, 64), jnp.float16)
     >>> with emulate("H100", other="error") as report:
