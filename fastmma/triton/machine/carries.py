@@ -28,13 +28,11 @@ def make_carry(step: Step, plan: Plan, parts: list[str]) -> Run | None:
 
     def run(state: State, mask: Mask) -> None:
         values = [get(state.registers).astype(np.int64) for get in getters]
-        carry = state.carry.astype(np.int64) if takes else np.int64(0)
-        if name.startswith("sub"):
-            total = values[0] - values[1] - carry
+        carry = state.carry.astype(np.int64) if takes else np.zeros((1, 1), np.int64)
+        if name.startswith("mad"):
+            total = _multiply(values[0], values[1], "hi" in options, signed) + values[2] + carry
         else:
-            total = (
-                _multiply(values[0], values[1], "hi" in options, signed) + values[2] if name.startswith("mad") else sum(values)
-            ) + carry
+            total = values[0] - values[1] - carry if name.startswith("sub") else values[0] + values[1] + carry
         if leaves:
             left = total < 0 if name.startswith("sub") else total > _WORD
             state.carry = np.asarray(left if mask is None else np.where(mask, left, state.carry))
