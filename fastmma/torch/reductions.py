@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fastmma.functions import embedding, group_norm, largest, losses, norms, optimizers, reduce, scans, softmax
 from fastmma.host.errors import NotEmulatedError
-from fastmma.torch import pools
+from fastmma.torch import interpolations, pools
 from fastmma.torch.arrays import DTYPES, to_numpy, to_torch
 from fastmma.torch.batch_norms import normalize, normalize_backward
 
@@ -311,4 +311,5 @@ ROWS: dict[str, Row] = {
     "logsumexp": _log_sum_exp,
     "topk": _top,
     **pools.ROWS,
+    **interpolations.ROWS,
 }
