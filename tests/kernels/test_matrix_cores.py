@@ -88,6 +88,15 @@ def test_infinities_and_sums_that_overflow(target: str, name: str, shape: tuple[
     np.testing.assert_array_equal(d[rows, : n // 2 + 2].view(np.uint32), expected.view(np.uint32))
 
 
+@cases(("target", "name"), [kind[:2] for kind in KINDS])
+def test_zeros_times_a_nan(target: str, name: str) -> None:
+    """All of a are zeros: no exponent of theirs says that a column of b needs care."""
+    a, b = np.zeros((3, 40), FORMATS[name].dtype), np.ones((40, 5), FORMATS[name].dtype)
+    b[7, 2] = np.nan
+    for x, y in ((a, b), (b.T, a.T)):
+        assert_bits_equal(gemm(x, y, target=target), gemm(x, y, target=target, backend="reference"))
+
+
 def test_lanes_take_large_products() -> None:
     a = np.ones((64, 64), np.float16)
     operation = fastmma.gemm_plan(a, a, target="MI300X").operation
