@@ -25,8 +25,7 @@ from fastmma.products.epilogue import f32_code
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import UNSET, Choices, GemmChoices, read_choices
-from fastmma.products.library import LibraryOrder, library_order
-from fastmma.products.presets import SCALED, C, KernelEpilogue
+from fastmma.products.library_order import SCALED, C, KernelEpilogue, LibraryOrder
 from fastmma.products.steps import ACTIVATIONS, GELU, OUTPUTS, RELU, check_activation, operands_of, trimmed
 
 # CUTLASS's linear combination: one fma each for the bias and for c
@@ -45,6 +44,7 @@ class EpilogueInputs(NamedTuple):
     bias: bool = False
     alpha: bool = False  # one that is not 1
     beta: str = ""  # C, SCALED (by a factor that is not 1), or empty where there is none
+    row: bool = False  # whether c is one row, (1, N), that is added as it is
 
 
 _PLAIN = frozenset({str, int, bool, type(None), Instruction, Arithmetic})  # types whose equal values mean the same choice
@@ -67,6 +67,7 @@ def epilogue_inputs(arguments: Arguments, *, named: bool) -> EpilogueInputs:
         bias is not None,
         f32_code(alpha, f"{what}: alpha") != _ONE,
         scaled,
+        scaled != SCALED and getattr(c, "shape", ())[:-1] == (1,),
     )
 
 
@@ -154,8 +155,10 @@ def _chosen(operands: Signature | None, given: EpilogueInputs, choices: Choices,
     elif choices.arithmetic is not None:
         raise OperandError(f"preset {choices.preset!r} is what a GPU computes; leave out the preset or arithmetic")
     else:
+        from fastmma.products import library  # whose tables take as long to import as all that a plain product needs of this room
+
         shape = None if operands is None else operands.extents
-        done = library_order(ins, target, shape, given.bias, _result(ins, given, choices, what), choices)
+        done = library.library_order(ins, target, shape, _result(ins, given, choices, what), choices, biased=given.bias, row=given.row)
     steps, out = epilogue_steps(done.instruction, given, choices, done.ends, what)
     return GemmPlan(
         target,

@@ -36,7 +36,7 @@ from fastmma.torch.kinds import (
     body_of,
     kind_of,
 )
-from fastmma.torch.report import ASSUMED, EMULATED, PASSED, UNSEEN
+from fastmma.torch.report import ASSUMED, PASSED, UNSEEN
 
 _NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -148,7 +148,8 @@ def _mended(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kw
 def _told(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute as torch does what no integers are."""
     result = func(*args, **kwargs)
-    if conditions.is_whole(args, result) and kind.why not in (conditions.ORDER, conditions.DRAWN):
+    settled = conditions.is_whole(args, result) or conditions.is_empty(args)
+    if settled and kind.why not in (conditions.ORDER, conditions.DRAWN):
         _neutral(mode, kind)
     elif not _holds_nothing(args):
         _tell(mode, kind, func, args, kind.why)
@@ -165,8 +166,7 @@ def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], 
     if result is None:
         return _ANSWERS[kind.other](mode, kind, func, args, kwargs)
     mode.told += 1
-    guess = mode.run.guess
-    mode.run.tell(kind.line.operator, ASSUMED if guess else EMULATED, guess or functions.RECORDED, args)
+    mode.run.computed(kind.line.operator, args)
     return None if result is functions.DONE else result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fastmma.host.environment import variable
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import thread_count
 from fastmma.isa.gpus import TargetName, target_named
@@ -17,6 +19,8 @@ from fastmma.isa.targets import target_of
 from fastmma.products.cublas.book import check_book
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.library_gpu import library_gpu
+from fastmma.torch.report import EMULATED
+from fastmma.torch.versions import RECORDED, FunctionAgreement
 
 Plans = Mapping[tuple[int, int, int], int | GemmPlan] | str | Path
 _ALLOWED: dict[str, tuple[str | bool | None, ...]] = {
@@ -26,7 +30,6 @@ _ALLOWED: dict[str, tuple[str | bool | None, ...]] = {
     "attention": ("fused", "math", "pass", "error"),
     "fp32": ("tf32", "ieee", None),
     "check": ("cuda", None),
-    "functions": (True, "torch"),
 }
 
 
@@ -41,6 +44,8 @@ class Modes(NamedTuple):
 
 _RECORDED = ("H100", "H200")  # of 132 multiprocessors, which decide how sums are shared
 _USUAL = Modes()
+# what torch gives cuBLAS and cuBLASLt on Hopper, in KiB, unless the environment says another size
+_CONFIG, _LT_SIZE, _WORKSPACE, _LT_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", 32 << 10, "1024"
 # whether parts of k may be joined in 16 bits, and whether there may be any: what torch.backends.cuda.matmul reads, at a tenth of its cost
 _REDUCTIONS = {
     torch.bfloat16: torch._C._get_cublas_allow_bf16_reduced_precision_reduction,
@@ -65,7 +70,7 @@ class Settings:
     attention: str = "fused"
     fp32: str | None = None
     check: str | None = "cuda"
-    functions: bool | str = True
+    functions: bool | str | FunctionAgreement = True
     strict: bool | None = None
     threads: int | None = None
 
@@ -75,6 +80,7 @@ class Settings:
             value = getattr(self, name)
             if value not in allowed:
                 raise OperandError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+        _check_functions(self.functions, self.target)
         if self.threads is not None:
             thread_count(self.threads)
         if self.plans is not None and not isinstance(self.plans, str | Path):
@@ -96,7 +102,22 @@ class Settings:
     @cached_property
     def computes_functions(self) -> bool:
         """Tell whether functions have the bits of the GPU, as far as they are recorded."""
-        return self.functions is True and library_gpu(self.target) in _RECORDED
+        return self.functions != "torch" and library_gpu(self.target) in _RECORDED
+
+    def status_of(self, operator: str) -> tuple[str, str]:
+        """Say whether an operator that is computed has the bits of the GPU's version of torch, and which that is."""
+        return self.functions.status_of(operator) if isinstance(self.functions, FunctionAgreement) else (EMULATED, str(RECORDED))
+
+    @cached_property
+    def other_workspace(self) -> str:
+        """Say that the environment gives cuBLAS another workspace than torch's own, which was recorded; empty where it does not."""
+        if self.library is None or self.book is not None:
+            return ""
+        config, lt = variable(_CONFIG), variable(_LT_SIZE)
+        sizes = re.findall(r":(\d+):(\d+)", config or "")
+        if sizes and sum(int(size) * int(count) for size, count in sizes) != _WORKSPACE:
+            return f"{_CONFIG}={config} is another workspace than was recorded"
+        return f"{_LT_SIZE}={lt} is another workspace than was recorded" if lt and lt != _LT_WORKSPACE else ""
 
     @property
     def computes_attention(self) -> bool:
@@ -127,6 +148,14 @@ class Settings:
             if said != "none":
                 return bool(said == "tf32")
         return bool(torch.get_float32_matmul_precision() != "highest")
+
+
+def _check_functions(functions: Any, target: TargetName) -> None:
+    if isinstance(functions, FunctionAgreement):
+        if library_gpu(functions.gpu) != library_gpu(target):
+            raise OperandError(f"functions: the recording is of {functions.gpu}, not of {target}")
+    elif functions is not True and functions != "torch":
+        raise OperandError(f"functions must be True, 'torch' or the result of compare_functions, not {functions!r}")
 
 
 def _check_plans(plans: Any) -> None:
