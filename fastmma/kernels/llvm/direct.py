@@ -9,6 +9,7 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
 from fastmma.host.threads import call_uninterrupted
@@ -59,7 +60,7 @@ def _fields(kind: Any, name: str) -> Iterator[tuple[str, str]]:
         yield f"{name}.__array_interface__['data'][0]", "q"
         yield from ((f"{name}.shape[{each}]", "q") for each in range(kind.dimensions))
     elif kind == kinds.any_array:
-        yield f"({name} if type({name}) is int else address_at(id({name}) + {_DATA}).value)", "q"
+        yield f"(address_at(id({name}) + {_DATA}).value if isinstance({name}, array) else {name})", "q"
     elif isinstance(kind, kinds.Group):
         for number, each in enumerate(kind.types):
             yield from _fields(each, f"{name}[{number}]")
@@ -87,6 +88,6 @@ def emitted(kernel: Any, *given: Any) -> Callable[..., None]:
     pack = struct.Struct("=" + "".join(code for _, code in fields)).pack
     called: Callable[..., None] = eval(
         f"lambda {', '.join(names)}: run(pack({', '.join(name for name, _ in fields)}))",
-        {"run": run, "pack": pack, "address_at": ctypes.c_size_t.from_address},
+        {"run": run, "pack": pack, "address_at": ctypes.c_size_t.from_address, "array": np.ndarray},
     )
     return called
