@@ -24,5 +24,5 @@ def kept_products(settings: Settings) -> Bounded[tuple[Any, ...], Any]:
 
 
 @lru_cache(_SETTINGS)
-def _kept(settings: Settings, threads: int, strict: bool, features: frozenset[str]) -> Bounded[tuple[Any, ...], Any]:  # noqa: ARG001 - keys
+def _kept(settings: Settings, threads: int, strict: bool, features: frozenset[str]) -> Bounded[tuple[Any, ...], Any]:
     return Bounded(_PRODUCTS)
