@@ -5,7 +5,7 @@ torch is imported where a GPU is pretended, and the generators of its random num
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from types import SimpleNamespace
@@ -173,6 +173,32 @@ def _seed(value: int) -> None:
     torch.default_generator.manual_seed(int(value))
 
 
+def _state(*_device: Any) -> Any:
+    import torch
+
+    return torch.get_rng_state()
+
+
+def _set_state(state: Any, *_device: Any) -> None:
+    import torch
+
+    torch.set_rng_state(state)
+
+
+# the CPU's generator in place of the GPU's
+_OF_CPU = {"manual_seed": _seed, "manual_seed_all": _seed, "get_rng_state": _state, "set_rng_state": _set_state}
+
+
+def _modules(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Make what finds a device's module: torch's own keeps its answers, which must not be those of a pretence."""
+    import torch
+
+    def find(device: Any = None) -> Any:
+        return torch.cuda if device is None or _is_cuda(device) else plain(device)
+
+    return find
+
+
 def describe(target: str) -> Any:
     """Return what ``torch.cuda.get_device_properties`` tells of a GPU.
 
@@ -275,7 +301,7 @@ def pretended(target: str, generators: Any = None) -> Iterator[None]:
     import torch.utils._triton as of_triton
 
     generators = generators or _GENERATORS.get()
-    drawing = {"manual_seed": _seed, "manual_seed_all": _seed} if generators is None else {"default_generators": (generators.DEFAULT,)}
+    drawing = _OF_CPU if generators is None else {"default_generators": (generators.DEFAULT,)}
     with ExitStack() as stack:
         for name, answer in (_answers(target) | drawing).items():
             for module in (torch.cuda, torch.cuda.random):  # which imports some of them by name
@@ -284,6 +310,7 @@ def pretended(target: str, generators: Any = None) -> Iterator[None]:
         for name, answer in _of_accelerators().items():
             if hasattr(torch.accelerator, name):
                 stack.enter_context(mock.patch.object(torch.accelerator, name, answer))
+        stack.enter_context(mock.patch.object(torch, "get_device_module", _modules(torch.get_device_module)))
         stack.enter_context(mock.patch.object(torch.version, "cuda", "13.0"))
         stack.enter_context(mock.patch.object(of_triton, "has_triton", return_value=True))
         stack.enter_context(mock.patch.object(torch, "Generator", _make_generator_type(generators)))

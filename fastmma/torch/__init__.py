@@ -15,6 +15,7 @@ from fastmma.torch.compilation import backend
 from fastmma.torch.conversion import TorchOperand, from_scaled, to_scaled
 from fastmma.torch.differences import StepDiffersError
 from fastmma.torch.emulation import AssumedWarning
+from fastmma.torch.function_recordings import compare_functions, record_functions
 from fastmma.torch.functional import addmm, baddbmm, bmm, grouped_mm, int_mm, linear, mm, scaled_grouped_mm, scaled_mm
 from fastmma.torch.library import Installation, install
 from fastmma.torch.mode import emulate
@@ -22,9 +23,11 @@ from fastmma.torch.recordings import Recording
 from fastmma.torch.report import Report
 from fastmma.torch.rows import ModelAgreement, ModelInvariance, compare_models, invariance
 from fastmma.torch.steps import SameStep, assert_same_step, record
+from fastmma.torch.versions import FunctionAgreement
 
 __all__ = [
     "AssumedWarning",
+    "FunctionAgreement",
     "Installation",
     "ModelAgreement",
     "ModelInvariance",
@@ -39,6 +42,7 @@ __all__ = [
     "backend",
     "baddbmm",
     "bmm",
+    "compare_functions",
     "compare_models",
     "emulate",
     "from_scaled",
@@ -49,6 +53,7 @@ __all__ = [
     "linear",
     "mm",
     "record",
+    "record_functions",
     "scaled_grouped_mm",
     "scaled_mm",
     "to_numpy",

@@ -17,8 +17,8 @@ from fastmma.torch import generators
 from fastmma.torch.arrays import as_numpy, to_numpy
 from fastmma.torch.emulation import Emulation
 from fastmma.torch.plans import UnknownError
-from fastmma.torch.reductions import FLOATS, RECORDED
-from fastmma.torch.report import ASSUMED, EMULATED
+from fastmma.torch.reductions import FLOATS
+from fastmma.torch.report import ASSUMED
 
 ANY_ORDER = "a GPU adds up the gradient of the queries in any order; those of keys and values have its bits"
 
@@ -54,8 +54,10 @@ def computed(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
 
 
 def tell(run: Emulation, func: Any, args: tuple[Any, ...], why: str = "") -> None:
-    why = run.guess or why
-    run.tell(str(func), ASSUMED if why else EMULATED, why or RECORDED, args)
+    if why and not run.guess:
+        run.tell(str(func), ASSUMED, why, args)
+    else:
+        run.computed(str(func), args)
 
 
 def filled(empty: Tensor, array: NDArray[Any]) -> Tensor:

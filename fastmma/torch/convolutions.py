@@ -16,9 +16,8 @@ from fastmma.torch.arrays import to_numpy, to_torch
 from fastmma.torch.convolution_rules import INPUT, OTHER, PATCH, POINT, RESULT, WEIGHT, Call, row_of
 from fastmma.torch.emulation import Emulation, tensors_text
 from fastmma.torch.plans import FORMATS, UnknownError, status_of
-from fastmma.torch.reductions import RECORDED
 from fastmma.torch.reductions import ROWS as REDUCTIONS
-from fastmma.torch.report import ASSUMED, EMULATED, Line
+from fastmma.torch.report import ASSUMED, Line
 
 _RECORDED = ("H100", "H200")
 _LIBRARY = "cuDNN 9.19 on an H100 and an H200"
@@ -197,7 +196,7 @@ def _of_bias(run: Emulation, name: str, grad: Tensor) -> Tensor:
     axes = [axis for axis in range(grad.dim()) if axis != 1]
     if run.settings.computes_functions:
         found: Tensor = REDUCTIONS["sum"]({"self": grad, "dim": axes, "keepdim": False, "dtype": None})
-        run.tell(name, EMULATED, f"the gradient of the bias: {RECORDED}", (grad,))
+        run.computed(name, (grad,), "the gradient of the bias: ")
         return found
     run.passed(name, "the gradient of the bias: a GPU sums in another order", tensors_text((grad,)))
     return grad.sum(axes)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fastmma.torch.recordings import Kept, Recording, kept_places
 from fastmma.torch.report import ASSUMED, PASSED, UNSEEN, Line, Report
+from fastmma.torch.versions import RECORDED
 from fastmma.torch.watch import Watch
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -59,11 +60,22 @@ def compared(recording: Recording, steps: int, watch: Watch, report: Report) -> 
     marks = watch.marks
     computed = report.between(marks[place - 1] if place else None, marks[place])
     doubtful = [each for each in report.between(None, marks[place]) if each.status in (ASSUMED, PASSED, UNSEEN)]
-    text = [f"{first} differs from the recording ({recording}):", f"  {how}"]
+    text = [f"{first} differs from the recording ({recording}):", f"  {how}", *_of_other_version(recording)]
     text += ["computed since the tensor before it by", *_listed(computed)]
     text += ["assumed, passed or unseen up to it:", *_listed(doubtful)]
     text.append(f"of {len(names)} tensors {names.index(first)} before it have the recorded bits, and {len(wrong) - 1} after it differ")
     raise StepDiffersError("\n".join(text), first, ulp, computed)
+
+
+def _of_other_version(recording: Recording) -> list[str]:
+    """Say that a GPU ran another version of torch than the one whose kernels are known."""
+    version = recording.versions.get("torch", "")
+    if recording.emulated or version.startswith(f"{RECORDED.torch}."):
+        return []
+    return [
+        f"the GPU ran torch {version}, and fastmma computes as PyTorch {RECORDED.torch} does",
+        "(fastmma.torch.record_functions records there what its functions compute, and compare_functions says which of them differ)",
+    ]
 
 
 def _listed(lines: list[Line]) -> list[str]:

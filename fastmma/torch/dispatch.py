@@ -36,7 +36,7 @@ from fastmma.torch.kinds import (
     body_of,
     kind_of,
 )
-from fastmma.torch.report import ASSUMED, EMULATED, PASSED, UNSEEN
+from fastmma.torch.report import ASSUMED, PASSED, UNSEEN
 
 _NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -165,8 +165,7 @@ def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], 
     if result is None:
         return _ANSWERS[kind.other](mode, kind, func, args, kwargs)
     mode.told += 1
-    guess = mode.run.guess
-    mode.run.tell(kind.line.operator, ASSUMED if guess else EMULATED, guess or functions.RECORDED, args)
+    mode.run.computed(kind.line.operator, args)
     return None if result is functions.DONE else result
 
 

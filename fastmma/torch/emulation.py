@@ -196,6 +196,11 @@ class Emulation:
             self._lines.keep(key, line)
         self.report.count(line, where())
 
+    def computed(self, operator: str, args: tuple[Any, ...], what: str = "") -> None:
+        """Count a call that was computed as a kernel of the recorded version of torch does."""
+        status, how = self.settings.status_of(operator)
+        self.tell(operator, ASSUMED if self.guess else status, self.guess or f"{what}{how}", args)
+
     def passed(self, operator: str, why: str, operands: str = "", status: str = PASSED) -> None:
         """Count a call that torch is to compute, if it may.
 

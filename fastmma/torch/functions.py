@@ -21,7 +21,6 @@ from fastmma.torch.operators import IN_PLACE, NEW, OUT, form_of
 
 FLOATS = tuple(BITS)
 _EXTRA = {"log_sigmoid_forward": lambda result: (result, result.new_empty(0))}  # which return what a GPU leaves empty
-RECORDED = "PyTorch 2.11 on an H100 and an H200, CUDA 13.0's libdevice"
 ROWS = formulas.ROWS | quotients.ROWS | loss_formulas.ROWS
 DONE = object()  # the result of what only changes its arguments
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from fastmma.functions import libdevice, norms
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch.emulation import Emulation
-from fastmma.torch.reductions import FLOATS, RECORDED, as_gpu_array, as_tensor, as_tensors
-from fastmma.torch.report import EMULATED
+from fastmma.torch.reductions import FLOATS, as_gpu_array, as_tensor, as_tensors
 from fastmma.torch.scaled_attention import attend
 
 WHY = "a GPU's kernel of it is another"
@@ -28,7 +27,7 @@ class _RmsNorm(torch.autograd.Function):
         result, rstd = norms.rms_norm(as_gpu_array(x), shape, weights, eps)
         ctx.run, ctx.shape, ctx.rstd = run, shape, rstd
         ctx.save_for_backward(x, weight)
-        run.tell("aten._fused_rms_norm.default", EMULATED, RECORDED, (x,))
+        run.computed("aten._fused_rms_norm.default", (x,))
         return as_tensor(result)
 
     @staticmethod
@@ -37,7 +36,7 @@ class _RmsNorm(torch.autograd.Function):
         weights = None if weight is None else as_gpu_array(weight)
         arrays = as_gpu_array(gradients[0].contiguous()), as_gpu_array(x), ctx.shape, ctx.rstd
         found = as_tensors(norms.rms_norm_backward(*arrays, weights))
-        ctx.run.tell("aten._fused_rms_norm_backward.default", EMULATED, RECORDED, (x,))
+        ctx.run.computed("aten._fused_rms_norm_backward.default", (x,))
         return None, found[0], None, found[1] if weight is not None else None, None
 
 

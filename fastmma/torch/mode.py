@@ -45,9 +45,10 @@ class emulate:  # noqa: N801 - a context manager, named as one
         ``"fused"`` computes fused attention as the GPU's kernels do, where their bits are known, which is where those of functions are.
         Other attention is split into products and a softmax, which are assumed; ``"math"`` splits all attention so. ``"pass"`` leaves all
         attention to torch's CPU kernels, and ``"error"`` refuses attention that is not known.
-    functions : {True, "torch"}
+    functions : {True, "torch"} or FunctionAgreement
         True computes functions of each element (`exp`, GELU, powers, ...) with the bits of the GPU's kernels where they are known: on an
-        H100 and an H200, with NVIDIA's libdevice installed. ``"torch"`` leaves them to torch.
+        H100 and an H200 with PyTorch 2.11, with NVIDIA's libdevice installed. ``"torch"`` leaves them to torch. The result of
+        `compare_functions` says which of them another version of torch computes alike; the others are assumed.
     fp32 : {"tf32", "ieee"}, optional
         How to multiply float32; by default as torch's settings say (``torch.backends.cuda.matmul.fp32_precision``).
     check : {"cuda", None}

@@ -17,7 +17,6 @@ from fastmma.torch.arrays import DTYPES, to_numpy, to_torch
 from fastmma.torch.batch_norms import normalize, normalize_backward
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-RECORDED = "PyTorch 2.11 on an H100 and an H200"
 _ALIGNED = 16  # bytes of an address from which kernels load vectors
 _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 

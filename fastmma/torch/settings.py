@@ -17,6 +17,8 @@ from fastmma.isa.targets import target_of
 from fastmma.products.cublas.book import check_book
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.library_gpu import library_gpu
+from fastmma.torch.report import EMULATED
+from fastmma.torch.versions import RECORDED, FunctionAgreement
 
 Plans = Mapping[tuple[int, int, int], int | GemmPlan] | str | Path
 _ALLOWED: dict[str, tuple[str | bool | None, ...]] = {
@@ -26,7 +28,6 @@ _ALLOWED: dict[str, tuple[str | bool | None, ...]] = {
     "attention": ("fused", "math", "pass", "error"),
     "fp32": ("tf32", "ieee", None),
     "check": ("cuda", None),
-    "functions": (True, "torch"),
 }
 
 
@@ -65,7 +66,7 @@ class Settings:
     attention: str = "fused"
     fp32: str | None = None
     check: str | None = "cuda"
-    functions: bool | str = True
+    functions: bool | str | FunctionAgreement = True
     strict: bool | None = None
     threads: int | None = None
 
@@ -75,6 +76,7 @@ class Settings:
             value = getattr(self, name)
             if value not in allowed:
                 raise OperandError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+        _check_functions(self.functions, self.target)
         if self.threads is not None:
             thread_count(self.threads)
         if self.plans is not None and not isinstance(self.plans, str | Path):
@@ -96,7 +98,11 @@ class Settings:
     @cached_property
     def computes_functions(self) -> bool:
         """Tell whether functions have the bits of the GPU, as far as they are recorded."""
-        return self.functions is True and library_gpu(self.target) in _RECORDED
+        return self.functions != "torch" and library_gpu(self.target) in _RECORDED
+
+    def status_of(self, operator: str) -> tuple[str, str]:
+        """Say whether an operator that is computed has the bits of the GPU's version of torch, and which that is."""
+        return self.functions.status_of(operator) if isinstance(self.functions, FunctionAgreement) else (EMULATED, str(RECORDED))
 
     @property
     def computes_attention(self) -> bool:
@@ -127,6 +133,14 @@ class Settings:
             if said != "none":
                 return bool(said == "tf32")
         return bool(torch.get_float32_matmul_precision() != "highest")
+
+
+def _check_functions(functions: Any, target: TargetName) -> None:
+    if isinstance(functions, FunctionAgreement):
+        if library_gpu(functions.gpu) != library_gpu(target):
+            raise OperandError(f"functions: the recording is of {functions.gpu}, not of {target}")
+    elif functions is not True and functions != "torch":
+        raise OperandError(f"functions must be True, 'torch' or the result of compare_functions, not {functions!r}")
 
 
 def _check_plans(plans: Any) -> None:

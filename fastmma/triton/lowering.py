@@ -70,6 +70,8 @@ class Lowering:
         Neighbouring k that a thread of an ``"mma"`` or a ``"v_mfma"`` holds: more than an instruction takes of it permute k. 0 elsewhere.
     opcode : str
         The ``"v_mfma"``.
+    ctas : int
+        How many multiply together: 2 for a ``"tcgen05"`` of a pair.
     """
 
     unit: str
@@ -77,6 +79,7 @@ class Lowering:
     b: str
     k_width: int = 0
     opcode: str = ""
+    ctas: int = 1
 
     def instruction(self, dot: Dot) -> str:
         """The opcode.
@@ -91,8 +94,8 @@ class Lowering:
             return self.opcode or "fma.rn.f32"
         k, end = _STEP // _BITS[self.a], f"{dot.accumulator}.{self.a}.{self.b}"
         if self.unit == "tcgen05":
-            m, n = min(dot.m, 128), min(dot.n, 256)
-            return str(tcgen05.instruction(_KINDS[self.a], dot.accumulator, self.a, self.b, m=m, n=n))
+            m, n = min(dot.m, 128 * self.ctas), min(dot.n, 256)
+            return str(tcgen05.instruction(_KINDS[self.a], dot.accumulator, self.a, self.b, m=m, n=n, cta_group=self.ctas))
         if self.unit == "wgmma":
             return f"wgmma.mma_async.sync.aligned.m64n{min(dot.n, 256)}k{k}.{end}"
         if self.a == "f64":

@@ -20,6 +20,7 @@ from fastmma.triton.versions import TESTED
 # in which order a thread adds its registers: Triton 3.6 one after another (seen on an H100), 3.9 in pairs (read off its PTX)
 _IN_REGISTERS = {"3.6": "ascending", "3.9": "pairs"}
 IN_REGISTERS = _IN_REGISTERS[TESTED[-1]]
+_LANES = 32  # of a warp
 
 Fused = tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]  # of values, the factors whose product they are, and which join a sum as such
 Term = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[np.bool_]]  # a value, and its part of these
@@ -49,7 +50,8 @@ def summed(values: NDArray[Any], axis: int, owners: list[str], factors: Fused | 
 
     A thread adds its registers, ``"ascending"`` or in ``"pairs"`` of neighbours, pairs of pairs and so on; products that are fused join the
     first sum that they enter in one rounding, which is that of two lanes where a thread has one value. Lanes, and then warps, exchange sums
-    with those whose number differs in one bit, the highest first.
+    with those whose number differs in one bit, the highest first. The CTAs of a cluster exchange theirs before the warps, if one warp has a
+    lane for each sum, else after them.
     """
     bits = range(len(owners))
     registers, rest = [[bit for bit in bits if (owners[bit] == "register") == wanted] for wanted in (True, False)]
@@ -67,7 +69,8 @@ def summed(values: NDArray[Any], axis: int, owners: list[str], factors: Fused | 
     total = _in_thread(list(zip(first, *others, strict=True)), order)
     products = [array[0] for array in others[:2]] if not registers and others[2].any() else []
     left = list(rest)
-    for owner in ("lane", "warp"):
+    exchanged = owners.count("warp") + owners.count("block")
+    for owner in ("lane", "block", "warp") if 1 << exchanged <= _LANES else ("lane", "warp", "block"):
         for bit in [bit for bit in rest[::-1] if owners[bit] == owner]:
             where = total.ndim - 1 - left.index(bit)
             low, high = (np.take(total, index, where) for index in (0, 1))

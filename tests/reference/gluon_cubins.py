@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 
-CAPABILITY = 90
+TARGET = "sm_90a"
 _SCRATCH = 1 << 20  # bytes behind the two pointers that follow the arguments of each kernel
 _MAXIMUM_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+_CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 _PROMOTION = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 _TYPES = {"e4m3": 0, "e5m2": 0, "s8": 0, "f16": 6, "f32": 7, "s32": 3, "bf16": 9}  # CUtensorMapDataType
 
@@ -34,7 +36,7 @@ def build(file: Path) -> None:
 
     described: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
-    with patch.object(triton.runtime.driver, "_active", Driver(lambda: CAPABILITY)):
+    with patch.object(triton.runtime.driver, "_active", Driver(lambda: TARGET)):
         for number, launch in enumerate(launches()):
             drawn = launch.drawn()
             given = launch.arguments({name: tensor(array) for name, array in drawn.items()})
@@ -59,11 +61,31 @@ def build(file: Path) -> None:
                 "parameters": len(re.findall(r"\.param .*_param_\d+", made.asm["ptx"].partition(")")[0])),
                 "shared": made.metadata.shared,
                 "grid": launch.grid,
+                "ctas": launch.options.get("num_ctas", 1),
                 "results": launch.results,
                 "arguments": passed,
             }
     np.savez_compressed(file, launches=np.array(json.dumps(described)), **arrays)
     print(len(described), "launches")
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute, of a cluster's dimensions."""
+
+    _fields_ = (("id", ctypes.c_uint64), ("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint), ("rest", ctypes.c_uint * 13))
+
+
+class _Configuration(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
 
 
 def _check(status: int) -> None:
@@ -135,9 +157,15 @@ def launched(driver: Any, built: Any, launch: dict[str, Any]) -> dict[str, Any]:
     if len(addresses) != launch["parameters"]:
         raise RuntimeError(f"{len(addresses)} arguments for {launch['parameters']} parameters")
     torch.cuda.synchronize()
-    grid = (*launch["grid"], 1, 1)[:3]
+    first, *others = (*launch["grid"], 1, 1)[:3]
     parameters = (ctypes.c_void_p * len(addresses))(*addresses)
-    _check(driver.cuLaunchKernel(function, *grid, launch["threads"], 1, 1, launch["shared"], None, parameters, None))
+    cluster = _Attribute(_CLUSTER, launch["ctas"], 1, 1)
+    if launch["ctas"] > 8:
+        _check(driver.cuFuncSetAttribute(function, _LARGE_CLUSTERS, 1))
+    configuration = _Configuration(
+        (first * launch["ctas"], *others), (launch["threads"], 1, 1), launch["shared"], None, ctypes.pointer(cluster), launch["ctas"] > 1
+    )
+    _check(driver.cuLaunchKernelEx(ctypes.byref(configuration), function, parameters, None))
     torch.cuda.synchronize()
     return {name: tensors[name].cpu().numpy().view(arrays[name].dtype) for name in launch["results"]}
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.compiled import compile_function
 from fastmma.triton.emulation import Emulation
 from fastmma.triton.gluon import assembly, cancellation, control, numbers, products, shared, sums, tcgen05, tensors, tma
@@ -72,10 +71,6 @@ def _map_tensor(value: Any, kind: Type) -> TensorMap:
 
 
 def _make_kernel(run: Emulation, function: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Kernel, Any]:
-    ctas = options.get("num_ctas") or 1
-    if ctas != 1:
-        text = f"{function.__name__} on clusters of several CTAs (num_ctas={ctas}): programs of one CTA run here"
-        raise NotEmulatedError(f"{text}; launch it with num_ctas=1")
     compiled = compile_function(function, arguments, {**options, "enable_fp_fusion": run.fuses})
     module = parse_module(compiled.asm["ttgir"])
     entry = module.functions.get(function.fn.__name__) or next(iter(module.functions.values()))

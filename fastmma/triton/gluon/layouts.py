@@ -20,8 +20,8 @@ from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayo
 
 from fastmma.host.errors import NotEmulatedError
 
-_LANES = 128  # of tensor memory
-_ROW = 512 * 4  # bytes of a lane
+LANES = 128  # of tensor memory
+ROW = 512 * 4  # bytes of a lane
 
 
 @cache
@@ -135,9 +135,34 @@ def _invert(elements: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     return found
 
 
+def find_share(text: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of the part of a tensor that each CTA of a cluster has.
+
+    Examples
+    --------
+    >>> find_share("#ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0], CGALayout = [[1], [0]]}>", (1024,))
+    (512,)
+    """
+    layout = parse_layout(text)
+    vectors = layout.block_bases if hasattr(layout, "block_bases") else layout.cga_layout
+    rank = len(vectors[0]) if vectors else 0
+    splits = [sum(1 for vector in vectors if vector[index]) for index in range(rank)]
+    lead = len(shape) - rank
+    return (*shape[:lead], *(size >> split for size, split in zip(shape[lead:], splits, strict=True)))
+
+
+def find_blocks(text: str, shape: tuple[int, ...]) -> list[list[int]]:
+    """Return the vector of coordinates for each bit of the number of a CTA of a cluster, lowest first; zeros where CTAs hold the same."""
+    layout = parse_layout(text)
+    if hasattr(layout, "block_bases"):
+        return [list(vector) for vector in layout.block_bases]
+    share = find_share(text, shape)
+    return [[value * size for value, size in zip(vector, share, strict=True)] for vector in layout.cga_layout]
+
+
 @lru_cache(maxsize=256)
-def find_places(text: str, shape: tuple[int, ...], width: int) -> tuple[NDArray[np.int64], int]:
-    """Return the byte of shared memory at which each element of a tile begins, and how many bytes the tile takes.
+def find_places(text: str, shape: tuple[int, ...], width: int, span: int = 0) -> tuple[NDArray[np.int64], int]:
+    """Return the byte of shared memory at which each element of a tile begins, and how many bytes a CTA has of it.
 
     Parameters
     ----------
@@ -147,6 +172,8 @@ def find_places(text: str, shape: tuple[int, ...], width: int) -> tuple[NDArray[
         The tile; dimensions before those of the layout count tiles, one behind the other.
     width : int
         Bytes of an element.
+    span : int
+        How many bytes lie between those of one CTA of a cluster and those of the next; 0 for no more than it takes.
 
     Examples
     --------
@@ -158,19 +185,20 @@ def find_places(text: str, shape: tuple[int, ...], width: int) -> tuple[NDArray[
     padded = isinstance(layout, gluon.PaddedSharedLayout)
     rank = len(layout.shape) if padded else _rank(layout)
     lead, tile = shape[: len(shape) - rank], shape[len(shape) - rank :]
-    if math.prod(tile) == 1:  # an mbarrier, of which Triton has no bits
+    if math.prod(find_share(text, tile)) == 1:  # an mbarrier, of which Triton has no bits
         bases: list[Any] = []
     else:
         bases = layout.offset_bases if padded else find_bases(text, tile).offset_bases
-    elements = _combine(bases, tile)
-    offsets = _invert(elements, int(np.prod(tile))).reshape(tile)
+    elements = _combine([*bases, *find_blocks(text, tile)], tile)
+    blocks, offsets = np.divmod(_invert(elements, int(np.prod(tile))).reshape(tile), 1 << len(bases))
     if padded:
         offsets = offsets + sum((offsets // interval) * padding for interval, padding in layout.interval_padding_pairs)
     size = (int(offsets.max()) + 1) * width
-    stride = -(-size // 16) * 16 if padded else max(size, len(elements) * width)
+    stride = -(-size // 16) * 16 if padded else max(size, (1 << len(bases)) * width)
     count = int(np.prod(lead, dtype=int))
+    taken = stride * (count - 1) + size
     places = (np.arange(count) * stride).reshape(*lead, *(1,) * rank) + offsets * width
-    return places, stride * (count - 1) + size
+    return places + blocks * (span or taken), taken
 
 
 def _rank(layout: Any) -> int:
@@ -181,7 +209,7 @@ def _rank(layout: Any) -> int:
 
 @lru_cache(maxsize=256)
 def find_cells(text: str, shape: tuple[int, ...], width: int) -> tuple[NDArray[np.int64], int]:
-    """Return the byte of tensor memory at which each element begins, counted lane after lane, and how many columns it all takes.
+    """Return the byte of tensor memory at which each element begins, counted by CTA and by lane, and how many columns it all takes.
 
     Elements narrower than a column are packed, or lie at the column's lower end, as the layout has it.
     """
@@ -190,17 +218,18 @@ def find_cells(text: str, shape: tuple[int, ...], width: int) -> tuple[NDArray[n
     linear = find_bases(text, tile)
     stride = layout.col_stride if isinstance(layout, TensorMemoryLayout) else 1
     rows, columns = linear.rows, linear.cols
-    elements = _combine([*columns, *rows], tile)
+    elements = _combine([*columns, *rows, *find_blocks(text, tile)], tile)
     numbers = _invert(elements, int(np.prod(tile))).reshape(tile)
-    lanes, places = numbers >> len(columns), numbers & ((1 << len(columns)) - 1)
+    lanes, places = np.divmod(numbers, 1 << len(columns))
+    blocks, lanes = np.divmod(lanes, 1 << len(rows))
     taken = -(-(1 << len(columns)) * width * stride // 4)
     count = int(np.prod(lead, dtype=int))
     starts = (np.arange(count) * taken * 4).reshape(*lead, 1, 1)
-    return starts + lanes * _ROW + places * width * stride, taken * count
+    return starts + blocks * LANES * ROW + lanes * ROW + places * width * stride, taken * count
 
 
 def find_owners(text: str, shape: tuple[int, ...]) -> dict[str, list[tuple[int, ...]]]:
-    """Return the vector of coordinates for each bit of the number of a register, a lane and a warp, lowest first."""
+    """Return the vector of coordinates for each bit of the number of a register, a lane, a warp and a CTA, lowest first."""
     linear = find_bases(text, shape)
-    names = {"register": "reg_bases", "lane": "lane_bases", "warp": "warp_bases"}
+    names = {"register": "reg_bases", "lane": "lane_bases", "warp": "warp_bases", "block": "block_bases"}
     return {name: [tuple(vector) for vector in getattr(linear, attribute)] for name, attribute in names.items()}

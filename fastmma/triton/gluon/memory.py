@@ -12,27 +12,26 @@ from numpy.typing import NDArray
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.gluon.clocks import Log
-from fastmma.triton.gluon.layouts import find_cells, find_places
+from fastmma.triton.gluon.layouts import LANES, ROW, find_cells, find_places, find_share
 from fastmma.triton.gluon.types import Type
-
-_LANES, _ROW = 128, 2048  # of tensor memory, and bytes of one
 
 
 @dataclass
 class Allocation:
-    """Memory that one operation of a kernel allocates: its bytes, and who accessed them."""
+    """Memory that one operation of a kernel allocates: its bytes, how many of them each CTA of a cluster has, and who accessed them."""
 
     name: str
     data: NDArray[np.uint8]
     log: Log
-    written: int = 0
+    span: int
 
 
 @dataclass
 class View:
     """A memory descriptor: for each element of its shape, the byte of the allocation at which it begins.
 
-    A kernel may have one of what is not there and not use it, such as that of a barrier behind a predicate: `missing` names it.
+    A kernel may have one of what is not there and not use it, such as that of a barrier behind a predicate: `missing` names it. CTAs of a
+    cluster hold `parts` different ones of it.
     """
 
     allocation: Allocation
@@ -41,6 +40,7 @@ class View:
     space: str = "shared"
     children: dict[Any, View] = field(default_factory=dict)
     missing: str = ""
+    parts: int = 1
 
     def _check(self) -> None:
         """Raise if nothing is there.
@@ -82,8 +82,8 @@ class View:
 
     @property
     def bytes(self) -> int:
-        """How many bytes it holds."""
-        return int(self.places.size * self.dtype.itemsize)
+        """How many bytes of it a CTA holds."""
+        return int(self.places.size * self.dtype.itemsize) // self.parts
 
     def load(self) -> NDArray[Any]:
         """Load all elements."""
@@ -97,7 +97,7 @@ class View:
         """Return the descriptor of a part, the same each time."""
         found = self.children.get(key)
         if found is None:
-            found = self.children[key] = View(self.allocation, places, self.dtype, self.space)
+            found = self.children[key] = View(self.allocation, places, self.dtype, self.space, parts=self.parts)
         return found
 
     def index(self, number: int) -> View:
@@ -134,22 +134,28 @@ class View:
             if self.space == "tensor":
                 places = find_cells(kind.layout, kind.shape, kind.dtype.itemsize)[0] + self.start
             else:
-                places = find_places(kind.layout, kind.shape, kind.dtype.itemsize)[0] + self.start
+                places = find_places(kind.layout, kind.shape, kind.dtype.itemsize, self.allocation.span)[0] + self.start
             if places.max() + kind.dtype.itemsize > self.allocation.data.size:
                 raise NotEmulatedError(f"{self.allocation.name} reinterpreted beyond its end")
-            found = self.children[kind] = View(self.allocation, places, kind.dtype, self.space)
+            found = self.children[kind] = View(self.allocation, places, kind.dtype, self.space, parts=_count_parts(kind))
         return found
+
+
+def _count_parts(kind: Type) -> int:
+    """Count the different parts that the CTAs of a cluster hold."""
+    return math.prod(kind.shape) // math.prod(find_share(kind.layout, kind.shape))
 
 
 def allocate(kind: Type, name: str) -> View:
     """Allocate memory for a descriptor's type; what is in it before is not defined, and zeros here."""
     width = kind.dtype.itemsize
     if kind.space == "tensor":
-        places, _ = find_cells(kind.layout, kind.shape, width)
-        size = _LANES * _ROW
-        if places.max() + width > size:
+        places, columns = find_cells(kind.layout, kind.shape, width)
+        span = LANES * ROW
+        if columns * 4 > ROW:
             raise NotEmulatedError(f"{name} takes more than the 512 columns of tensor memory")
     else:
-        places, size = find_places(kind.layout, kind.shape, width)
-    data = np.zeros(math.ceil(size / 16) * 16, np.uint8)
-    return View(Allocation(name, data, Log(name)), places, kind.dtype, kind.space)
+        span = math.ceil(find_places(kind.layout, kind.shape, width)[1] / 16) * 16
+        places, _ = find_places(kind.layout, kind.shape, width, span)
+    data = np.zeros(math.ceil((int(places.max()) + width) / span) * span, np.uint8)
+    return View(Allocation(name, data, Log(name), span), places, kind.dtype, kind.space, parts=_count_parts(kind))

@@ -16,7 +16,7 @@ from fastmma.triton.dots import multiplied
 from fastmma.triton.formats import ACCUMULATORS, BY_MLIR
 from fastmma.triton.gluon.barriers import BarrierError
 from fastmma.triton.gluon.kernel import Kernel, Recorder, Step
-from fastmma.triton.gluon.layouts import parse_layout
+from fastmma.triton.gluon.layouts import find_share, parse_layout
 from fastmma.triton.gluon.memory import View
 from fastmma.triton.gluon.mlir import Operation
 from fastmma.triton.gluon.program import Partition, Values, wait
@@ -62,7 +62,7 @@ class Product:
 
 
 def make_product(one: Operation, kernel: Kernel, unit: str, name: str, types: tuple[Type, Type, Type], k_width: int = 0) -> Product:
-    """Choose the instructions of a product.
+    """Choose the instructions of a product, which each CTA of a cluster, or each pair of them, makes of its own rows and columns.
 
     Raises
     ------
@@ -73,16 +73,17 @@ def make_product(one: Operation, kernel: Kernel, unit: str, name: str, types: tu
     formats = [BY_MLIR[kind.element].multiplied if kind.element in BY_MLIR else "" for kind in (a, b)]
     if not all(formats):
         raise NotEmulatedError(f"{kernel.describe(one)} of {a.element} and {b.element}")
-    (m, k), n = a.shape[-2:], b.shape[-1]
+    ctas, k = 2 if "two_ctas" in one.attributes else 1, a.shape[-1]
+    m, n = find_share(d.layout, d.shape)[-2:]
     if unit == "fma":
         formats = ["f32" if found == "tf32" else found for found in formats]
         if formats != ["f32", "f32"]:
             raise NotEmulatedError(f"{kernel.describe(one)}: chains of fused multiply-adds of {formats[0]}")
     imprecise = integer(one.attributes.get("maxNumImpreciseAcc", "0"))
     narrowest = min(kind.bits for kind in (a, b))
-    dot = Dot(m, n, k, formats[0], formats[1], ACCUMULATORS[d.dtype], len(a.shape) > 2, "tf32", imprecise, narrowest)
+    dot = Dot(m * ctas, n, k, formats[0], formats[1], ACCUMULATORS[d.dtype], len(a.shape) > 2, "tf32", imprecise, narrowest)
     run, recorder = kernel.borrow(one)
-    return Product(kernel, run, recorder, dot, Lowering(unit, formats[0], formats[1], k_width), name)
+    return Product(kernel, run, recorder, dot, Lowering(unit, formats[0], formats[1], k_width, ctas=ctas), name)
 
 
 def take_operand(partition: Partition, value: Any, number: int, known: Any, place: str) -> NDArray[Any]:

@@ -294,6 +294,8 @@ MAKERS = {
     "ttng.arrive_barrier": _make_arrival,
     "ttng.wait_barrier": _make_wait,
     "ttng.fence_async_shared": _make_fence,
+    "ttng.fence_mbarrier_init_release_cluster": _make_nothing,
+    "ttng.cluster_barrier": _make_nothing,
     "ttg.barrier": _make_nothing,
     "gpu.barrier": _make_nothing,
 }

@@ -156,7 +156,7 @@ def _combiner(one: Operation) -> str:
 
 
 def _owners(layout: str, shape: tuple[int, ...], axis: int) -> list[str] | None:
-    """Return who holds each bit of a coordinate along an axis, lowest first: registers, lanes or warps."""
+    """Return who holds each bit of a coordinate along an axis, lowest first: registers, lanes, warps or CTAs."""
     found: dict[int, str] = {}
     for owner, vectors in find_owners(layout, shape).items():
         for vector in vectors:
@@ -205,7 +205,7 @@ def _make_sum(one: Operation, kernel: Kernel, axis: int, owners: list[str]) -> S
     """Make a sum along an axis in the order of the threads; which of its values are fused products the machine code says."""
     trace = kernel.trace = kernel.trace or Trace(kernel)
     recorder = kernel.recorder(one)
-    told = ("emulated", "sum", "registers, lanes, warps")
+    told = ("emulated", "sum", "registers, lanes, warps" + (", CTAs" if "block" in owners else ""))
     if kernel.run.capability >= COMPARED:
         told = ("assumed", "sum", "registers, lanes and warps in the order of Hopper's code")
     elif kernel.run.fuses and _factors(trace, one.operands[0]) is not None:

@@ -15,6 +15,7 @@ from fastmma.numerics.lookup import fidelity
 from fastmma.products.gemm import gemm
 from fastmma.scaling import unpack_e2m1
 from fastmma.triton.gluon.kernel import Kernel, Step
+from fastmma.triton.gluon.layouts import find_share, parse_layout
 from fastmma.triton.gluon.memory import View
 from fastmma.triton.gluon.mlir import Operation
 from fastmma.triton.gluon.products import make_product, take_operand
@@ -35,11 +36,20 @@ def _split_operands(one: Operation, *, scaled: bool) -> tuple[list[int], list[in
     return one.operands[:count], rest[::2], rest[1::2]
 
 
-def _signal(partition: Partition, values: Values, barriers: list[int], predicates: list[int], place: str) -> None:
+def _count_arrivals(kernel: Kernel, operands: list[Type]) -> int:
+    """Count the CTAs of a cluster that tell another one when they have multiplied what was multicast to it."""
+    bases = [parse_layout(kind.layout).cga_layout for kind in operands]
+    bits, step = max((len(one) for one in bases), default=0), 2 if kernel.module.attributes.get("ttng.two-ctas") == "true" else 1
+    return sum(
+        any(not any(cta >> bit & 1 and any(vector) for bit, vector in enumerate(one)) for one in bases) for cta in range(0, 1 << bits, step)
+    )
+
+
+def _signal(partition: Partition, values: Values, barriers: list[int], predicates: list[int], place: str, number: int) -> None:
     """Arrive at barriers when all tcgen05 operations of the partition so far are complete."""
     for barrier, predicate in zip(barriers, predicates, strict=True):
         if values[predicate]:
-            partition.program.barrier(values[barrier], place).arrive(1, partition.pipe, place)
+            partition.program.barrier(values[barrier], place).arrive(number, partition.pipe, place)
 
 
 def _begin(partition: Partition) -> int:
@@ -51,7 +61,7 @@ def _begin(partition: Partition) -> int:
 
 def _make_tcgen05(one: Operation, kernel: Kernel) -> Step:
     a, b, d = one.types[:3]
-    _check_one_cta(one, kernel)
+    arrivals = _count_arrivals(kernel, [a, b]) if "multicast" in one.attributes else 1
     product = make_product(one, kernel, "tcgen05", "tcgen05_mma", (a, b, d))
     place = kernel.describe(one)
     (left, right, total, uses, predicate), barriers, predicates = _split_operands(one, scaled=False)
@@ -63,7 +73,7 @@ def _make_tcgen05(one: Operation, kernel: Kernel) -> Step:
             partition.access_later(number, partition.pipe, target, place, writes=True)
             target.store(product(x, y, target.load() if values[uses] else None))
             partition.pipe.done |= 1 << number
-        _signal(partition, values, barriers, predicates, place)
+        _signal(partition, values, barriers, predicates, place, arrivals)
         _finish(one, values)
 
     return step
@@ -74,11 +84,6 @@ def _finish(one: Operation, values: Values) -> None:
         values[number] = None
 
 
-def _check_one_cta(one: Operation, kernel: Kernel) -> None:
-    if any(name in one.attributes for name in ("two_ctas", "multicast")):
-        raise NotEmulatedError(f"{kernel.describe(one)} of two CTAs")
-
-
 def _elements(codes: NDArray[Any], fmt: str, axis: int) -> NDArray[Any]:
     return unpack_e2m1(np.ascontiguousarray(codes).view(np.uint8), axis=axis) if fmt == "e2m1" else codes
 
@@ -87,8 +92,9 @@ _FORMATS = {"e4m3": "e4m3", "e5m2": "e5m2", "e2m1": "e2m1"}
 
 
 def _make_scaled(one: Operation, kernel: Kernel) -> Step:
-    _check_one_cta(one, kernel)
     place, (run, recorder) = kernel.describe(one), kernel.borrow(one)
+    if any(name in one.attributes for name in ("two_ctas", "multicast")):
+        raise NotEmulatedError(f"{place} of two CTAs")
     names = re.findall(r"lhs = (\w+) rhs = (\w+)", one.text)
     if not names or any(name not in _FORMATS for name in names[0]):
         raise NotEmulatedError(f"{place}: operands that are not known")
@@ -119,7 +125,7 @@ def _make_scaled(one: Operation, kernel: Kernel) -> Step:
             )
             target.store(made)
             partition.pipe.done |= 1 << number
-        _signal(partition, values, barriers, predicates, place)
+        _signal(partition, values, barriers, predicates, place, 1)
         _finish(one, values)
 
     return step
@@ -136,12 +142,13 @@ def _view_scales(codes: NDArray[Any]) -> NDArray[Any]:
 
 def _make_commit(one: Operation, kernel: Kernel) -> Step:
     count, place = kernel.neutral(one, "computes nothing"), kernel.describe(one)
+    arrivals = _count_arrivals(kernel, one.types[1:]) if len(one.types) > 1 else 1
 
     def step(partition: Partition, values: Values) -> None:
         count()
         if len(one.operands) < 2 or values[one.operands[1]]:
             partition.pipe.join(partition.clock)
-            partition.program.barrier(values[one.operands[0]], place).arrive(1, partition.pipe, place)
+            partition.program.barrier(values[one.operands[0]], place).arrive(arrivals, partition.pipe, place)
             partition.tick()
 
     return step
@@ -174,11 +181,11 @@ def _arrange(data: NDArray[Any], target: View, kind: Type, place: str) -> NDArra
 
 
 def _make_slice(one: Operation, kernel: Kernel) -> Step:
-    count, inside = kernel.neutral(one, "moves data"), re.search(r"N = (\d+)|\[([\d, ]+)\]", one.text)
-    if inside is None:
+    count, inside = kernel.neutral(one, "moves data"), re.search(r"(?:N|offset) = (\d+)|\[([\d, ]+)\]", one.text)
+    whole, shape = one.types[0], one.types[-1].shape
+    if inside is None or shape[-2] != whole.shape[-2] or find_share(whole.layout, whole.shape)[-1] != whole.shape[-1]:
         raise NotEmulatedError(f"{kernel.describe(one)}: {one.text}")
     offset = int((inside[1] or inside[2].split(",")[-1]).strip())
-    shape = one.types[-1].shape
 
     def step(_: Partition, values: Values) -> None:
         count()

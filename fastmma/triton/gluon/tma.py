@@ -22,11 +22,6 @@ def _start(values: Values, numbers: list[int]) -> tuple[int, ...]:
     return tuple(int(values[number]) for number in numbers)
 
 
-def _refuse(one: Operation, kernel: Kernel) -> None:
-    if one.attributes.get("multicast", "false") not in ("false", ""):
-        raise NotEmulatedError(f"{kernel.describe(one)} with multicast")
-
-
 def _finish_load(partition: Partition, view: View, barrier: Any, place: str, data: NDArray[Any]) -> None:
     number, known = partition.start()
     partition.access_later(number, known, view, place, writes=True)
@@ -37,7 +32,6 @@ def _finish_load(partition: Partition, view: View, barrier: Any, place: str, dat
 
 def _make_load(one: Operation, kernel: Kernel) -> Step:
     recorder, place = kernel.recorder(one), kernel.describe(one)
-    _refuse(one, kernel)
     descriptor, *coordinates, target, barrier, predicate = one.operands
     by_pixels = re.search(r"offsets = \[([^\]]*)\]", one.text)
     count = len(by_pixels[1].split(",")) if by_pixels else 0
@@ -63,7 +57,6 @@ def _make_load(one: Operation, kernel: Kernel) -> Step:
 
 def _make_store(one: Operation, kernel: Kernel) -> Step:
     count, place = kernel.neutral(one, "moves data"), kernel.describe(one)
-    _refuse(one, kernel)
     descriptor, *coordinates, source = one.operands
 
     def step(partition: Partition, values: Values) -> None:
@@ -114,7 +107,6 @@ def _make_reduction(one: Operation, kernel: Kernel) -> Step:
 
 def _make_gather(one: Operation, kernel: Kernel) -> Step:
     count, place = kernel.neutral(one, "moves data"), kernel.describe(one)
-    _refuse(one, kernel)
     descriptor, rows, column, target, barrier, predicate = one.operands
 
     def step(partition: Partition, values: Values) -> None:
@@ -129,7 +121,6 @@ def _make_gather(one: Operation, kernel: Kernel) -> Step:
 
 def _make_scatter(one: Operation, kernel: Kernel) -> Step:
     count, place = kernel.neutral(one, "moves data"), kernel.describe(one)
-    _refuse(one, kernel)
     descriptor, rows, column, source = one.operands
 
     def step(partition: Partition, values: Values) -> None:

@@ -278,3 +278,55 @@ def attention(q_desc, k_desc, v_desc, o_desc, scale, STEPS: gl.constexpr, num_wa
     fence_async_shared()
     tma.async_store(o_desc, [first, 0], o_smem)
     tma.store_wait(0)
+
+
+@gluon.jit
+def cluster_softmax(x, out, N: gl.constexpr, CLUSTER: gl.constexpr, num_warps: gl.constexpr):
+    """Normalise four rows, each spread over the CTAs of a cluster."""
+    layout: gl.constexpr = gl.BlockedLayout([2, 2], [2, 16], [1, num_warps], [1, 0], CLUSTER)
+    rows = gl.program_id(0) * 4 + gl.arange(0, 4, gl.SliceLayout(1, layout))
+    columns = gl.arange(0, N, gl.SliceLayout(0, layout))
+    values = gl.load(x + rows[:, None] * N + columns[None, :])
+    powers = gl.exp2(values - gl.max(values, 1)[:, None])
+    gl.store(out + rows[:, None] * N + columns[None, :], powers / gl.sum(powers, 1)[:, None])
+
+
+@gluon.jit
+def cluster_transpose(x, out, M: gl.constexpr, N: gl.constexpr, BY_ROWS: gl.constexpr, BY_COLUMNS: gl.constexpr, num_warps: gl.constexpr):
+    """Transpose a matrix of which each CTA of a cluster loads rows and stores columns."""
+    row_major: gl.constexpr = gl.BlockedLayout([1, 2], [4, 8], [num_warps, 1], [1, 0], BY_ROWS)
+    column_major: gl.constexpr = gl.BlockedLayout([2, 1], [8, 4], [1, num_warps], [0, 1], BY_COLUMNS)
+    rows = gl.arange(0, M, gl.SliceLayout(1, row_major))
+    columns = gl.arange(0, N, gl.SliceLayout(0, row_major))
+    values = gl.convert_layout(gl.load(x + rows[:, None] * N + columns[None, :]), column_major)
+    rows = gl.arange(0, M, gl.SliceLayout(1, column_major))
+    columns = gl.arange(0, N, gl.SliceLayout(0, column_major))
+    gl.store(out + columns[None, :] * M + rows[:, None], values)
+
+
+@gluon.jit
+def cluster_product(a_desc, b_desc, c_desc, STEPS: gl.constexpr, CLUSTER: gl.constexpr, COLUMNS: gl.constexpr, num_warps: gl.constexpr):
+    """Multiply by wgmma in each CTA of a cluster, whose operands the TMA multicasts: a buffer for each step."""
+    M: gl.constexpr = a_desc.block_type.shape[0]
+    K: gl.constexpr = a_desc.block_type.shape[1]
+    N: gl.constexpr = b_desc.block_type.shape[1]
+    a = gl.allocate_shared_memory(a_desc.dtype, [STEPS, M, K], a_desc.layout)
+    b = gl.allocate_shared_memory(b_desc.dtype, [STEPS, K, N], b_desc.layout)
+    ready = mbarrier.allocate_mbarrier(batch=STEPS)
+    for step in gl.static_range(STEPS):
+        mbarrier.init(ready.index(step), count=1)
+    for step in gl.static_range(STEPS):
+        mbarrier.expect(ready.index(step), a_desc.nbytes_per_cta + b_desc.nbytes_per_cta)
+        tma.async_load(a_desc, [gl.program_id(0) * M, step * K], ready.index(step), a.index(step), multicast=True)
+        tma.async_load(b_desc, [step * K, 0], ready.index(step), b.index(step), multicast=True)
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [num_warps, 1], [16, COLUMNS, 16], CLUSTER)
+    acc = gl.zeros((M, N), gl.float32, layout)
+    for step in gl.static_range(STEPS):
+        mbarrier.wait(ready.index(step), 0)
+        acc = warpgroup_mma(a.index(step), b.index(step), acc, is_async=True)
+        acc = warpgroup_mma_wait(0, deps=(acc,))
+    c = gl.allocate_shared_memory(c_desc.dtype, c_desc.block_type.shape, c_desc.layout)
+    c.store(acc.to(c_desc.dtype))
+    fence_async_shared()
+    tma.async_store(c_desc, [gl.program_id(0) * M, 0], c)
+    tma.store_wait(0)

@@ -26,10 +26,11 @@ _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 @dataclass(frozen=True)
 class Tiled:
-    """An argument that is a tensor descriptor: its array, and the box that is copied at once."""
+    """An argument that is a tensor descriptor: its array, the box that is copied at once, and how the CTAs of a cluster share it."""
 
     array: Array
     box: tuple[int, ...]
+    cluster: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ class Launch:
 
         def made(name: str, value: Any) -> Any:
             if isinstance(value, Tiled):
-                layout = gl.NVMMASharedLayout.get_default_for(list(value.box), getattr(gl, _TRITON[value.array.format]))
+                dtype, cluster = getattr(gl, _TRITON[value.array.format]), [list(vector) for vector in value.cluster]
+                layout = gl.NVMMASharedLayout.get_default_for(list(value.box), dtype, cga_layout=cluster or None)
                 return TensorDescriptor.from_tensor(arrays[name], list(value.box), layout)
             return arrays[name] if isinstance(value, Array) else value
 
@@ -76,7 +78,7 @@ class Launch:
 
 def _text(value: Any) -> str:
     if isinstance(value, Tiled):
-        return f"{_text(value.array)}/{'x'.join(map(str, value.box))}"
+        return f"{_text(value.array)}/{'x'.join(map(str, value.box))}{value.cluster or ''}"
     return f"{value.format}{'x'.join(map(str, value.shape))}" if isinstance(value, Array) else str(value)
 
 
@@ -106,6 +108,38 @@ def _tiles(
     if kernel is kernels.specialised:
         named["bias"] = given("f32", n)
     return Launch(kernel, grid, named | {"STAGES": stages}, {"num_warps": box[0] // 16}, draw)
+
+
+def clustered(draw: int) -> list[Launch]:
+    """List kernels of clusters: sums whose CTAs exchange before and after the warps, what they move, and what the TMA multicasts."""
+    cut = ((0, 1), (0, 2), (0, 4), (0, 8))
+    found = []
+    for columns, cluster, warps in (
+        (512, cut[:1], 4),
+        (1024, cut[:2], 4),
+        (2048, cut[:3], 4),
+        (2048, cut[:3], 8),
+        (1024, cut[:2], 8),
+        (1024, cut[:2], 16),
+        (4096, cut, 4),
+        (1024, ((1, 0), *cut[:2]), 4),
+    ):
+        named = {"x": given("f32", 8, columns), "out": out("f32", 8, columns), "N": columns, "CLUSTER": cluster}
+        found.append(Launch(kernels.cluster_softmax, (2,), named, {"num_warps": warps, "num_ctas": 2 ** len(cluster)}, draw))
+    named = {"x": given("f32", 64, 64), "out": out("f32", 64, 64), "M": 64, "N": 64}
+    named |= {"BY_ROWS": ((1, 0), (2, 0)), "BY_COLUMNS": ((0, 1), (0, 2))}
+    found.append(Launch(kernels.cluster_transpose, (1,), named, {"num_warps": 4, "num_ctas": 4}, draw))
+    for fmt, m, n, cluster, of_a, of_b, columns in (
+        ("f16", 128, 64, ((1, 0),), ((1, 0),), ((0, 0),), 64),
+        ("bf16", 128, 128, ((1, 0), (0, 1)), ((1, 0), (0, 0)), ((0, 0), (0, 1)), 64),
+        ("f16", 64, 256, ((0, 1), (0, 2)), ((0, 0), (0, 0)), ((0, 1), (0, 2)), 64),
+    ):
+        a, b = Tiled(given(fmt, 2 * m, 256), (m, 64), of_a), Tiled(given(fmt, 256, n), (64, n), of_b)
+        named = {"a_desc": a, "b_desc": b, "c_desc": Tiled(out(fmt, 2 * m, n), (m, n), cluster), "STEPS": 4, "CLUSTER": cluster}
+        found.append(
+            Launch(kernels.cluster_product, (2,), named | {"COLUMNS": columns}, {"num_warps": 4, "num_ctas": 2 ** len(cluster)}, draw)
+        )
+    return found
 
 
 def launches() -> list[Launch]:
