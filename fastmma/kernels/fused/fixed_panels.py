@@ -53,8 +53,8 @@ class _Code(NamedTuple):
 @lru_cache(1024)
 def _code(p: Fused, bytes_: ExponentBytes, depth: int, tiles: FusedTile) -> _Code:
     config = config_of(p, tiles, bytes_.added)
-    specs = (spec_of(element, config, right, depth, bytes_) for element, right in ((p.a, False), (p.b, True)))
-    return _Code(config, SLAB.address(config), *specs, limits_of(p, config, bytes_))
+    left, right = spec_of(p.a, config, False, depth, bytes_), spec_of(p.b, config, True, depth, bytes_)
+    return _Code(config, SLAB.address(config), left, right, limits_of(p, config, bytes_))
 
 
 class _Worker(threading.local):
@@ -94,8 +94,7 @@ class FixedPanels:
         if held is None or size < memory.size:
             size, held = memory.size, AlignedMemory(memory.size)
         memory.lie_at(held.address)
-        sums = memory.finish.sums(out, memory.sums)
-        reached = self._multiply(memory, *(each if type(each) is int else address_of(each) for each in (a, b)), sums)
+        reached = self._multiply(memory, _address(a), _address(b), memory.finish.sums(out, memory.sums))
         if reached:
             memory.finish.run(out, addend, memory.sums)
         _worker.size, _worker.memory = size, held
@@ -153,3 +152,7 @@ class _Memory:
         self._base, self.arranged, self.sums = base, places[_PACKED - 1], places[-1]
         self.panels = self._panels._replace(values=places[0], exponents=places[1], signs=places[2])
         self.worker = WorkerMemory(*places[_PACKED:-1])
+
+
+def _address(given: Any) -> int:
+    return given if type(given) is int else address_of(given)

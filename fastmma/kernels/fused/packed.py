@@ -189,8 +189,8 @@ def multiply(
     scales_a, scales_b = (None, None) if scales is None else scales
     place_a, place_b, place_out = matrix(a), matrix(b), matrix(out)
     spread_a, spread_b = spreads or (
-        spread_of_matrix(p.a, place_a, *a.shape, threads),
-        spread_of_matrix(p.b, place_b, *b.shape, threads),
+        spread_of_matrix(p.a, place_a, rows, a.shape[1], threads),
+        spread_of_matrix(p.b, place_b, depth, columns, threads),
     )
     bytes_ = exponent_bytes(p, spread_a, spread_b)
     config = config_of(p, tile_of_cpu(FUSED), bytes_.added, chosen is not None)
