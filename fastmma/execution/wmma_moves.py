@@ -104,7 +104,7 @@ def wmma_load(opcode: str | Movement, memory: Any, *, stride: int | None = None,
     per_byte = 8 // move.bits
     held = (array[..., places // per_byte] >> (places % per_byte * move.bits).astype(np.uint8)) & np.uint8((1 << move.bits) - 1)
     per_register = 32 // move.bits
-    grouped = held.reshape(*held.shape[:-1], -1, per_register).astype(np.uint32)
+    grouped = held.reshape(*held.shape[:-1], held.shape[-1] // per_register, per_register).astype(np.uint32)
     packed: NDArray[Any] = np.bitwise_or.reduce(grouped << (move.bits * np.arange(per_register, dtype=np.uint32)), axis=-1)
     return packed
 

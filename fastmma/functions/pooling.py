@@ -19,6 +19,7 @@ from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import default_floats
 
 Integers = NDArray[np.int64]
+_IMAGE = 2  # dimensions of an image
 _OVERLAP = "gradients of windows that overlap are not known where channels lie side by side"
 
 
@@ -114,7 +115,7 @@ def _divisors(windows: Sequence[Windows], divisor: int | None, count_padding: bo
 
 @default_floats
 def average(x: NDArray[Any], windows: Sequence[Windows], *, divisor: int | None = None, count_padding: bool = True) -> NDArray[Any]:
-    """Compute ``aten::avg_pool2d``.
+    """Compute ``aten::avg_pool2d`` or ``avg_pool3d``.
 
     Parameters
     ----------
@@ -168,7 +169,7 @@ def average_backward(
 
 @default_floats
 def adaptive_average(x: NDArray[Any], counts: Sequence[int], *, channels_last: bool = False) -> NDArray[Any]:
-    """Compute ``aten::_adaptive_avg_pool2d``.
+    """Compute ``aten::_adaptive_avg_pool2d``, or ``_adaptive_avg_pool3d``, which divides once.
 
     Parameters
     ----------
@@ -188,6 +189,8 @@ def adaptive_average(x: NDArray[Any], counts: Sequence[int], *, channels_last: b
     with np.errstate(all="ignore"):
         if channels_last:
             return round_to(sums * _factors(windows, x.dtype), x.dtype)
+        if len(windows) != _IMAGE:
+            return round_to(sums / _areas([each.spans for each in windows]), x.dtype)
         rows, columns = (each.spans.astype(np.float32) for each in windows)
         return round_to(sums / rows[:, None] / columns, x.dtype)
 

@@ -250,6 +250,9 @@ def reduce_norm(
     5.0
     """
     operation = _NORMS.get(order, PLAIN_SUM)
+    over = range(x.ndim) if axes is None else (axes,) if isinstance(axes, int) else axes
+    if order and x.ndim and all(x.shape[axis] == 1 for axis in over):  # torch takes the magnitude
+        return finish(np.abs(widen(x)), x.shape, x, axes, keepdims, dtype)
     with np.errstate(all="ignore"):
         state, _, shape = reduce_array(x, axes, operation, offset, _norm_values(widen(x), order))
         found = state[0]

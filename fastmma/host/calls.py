@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, ParamSpec, TypeVar
@@ -41,6 +40,8 @@ def unknown(function: Callable[..., Any], kwargs: Mapping[str, Any], name: str =
     surplus = [each for each in kwargs if each not in parameters]
     if not surplus or any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
         return ""
+    from difflib import get_close_matches
+
     nearest = get_close_matches(surplus[0], [each for each in parameters if each != "self"], 1)
     return f"{name or function.__qualname__} takes no keyword {surplus[0]!r}{f'; the nearest is {nearest[0]!r}' if nearest else ''}"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from fastmma.host.errors import InstructionError
@@ -67,10 +68,10 @@ class Format:
     @cached_property
     def dtype(self) -> np.dtype[Any]:
         """dtype of an array of elements (tf32 is float32, b1 is bool)."""
-        import ml_dtypes
         import numpy as np
 
-        return np.dtype(getattr(ml_dtypes, self.dtype_name, self.dtype_name))
+        found: np.dtype[Any] = np.dtype(getattr(np, self.dtype_name, None) or getattr(import_module("ml_dtypes"), self.dtype_name))
+        return found
 
     @cached_property
     def code_dtype(self) -> np.dtype[Any]:
@@ -237,7 +238,6 @@ def format_of(name: str | Format | np.dtype[Any] | type) -> Format:
     >>> format_of(ml_dtypes.bfloat16).name
     'bf16'
     """
-    import ml_dtypes
     import numpy as np
 
     if isinstance(name, Format):
@@ -248,10 +248,10 @@ def format_of(name: str | Format | np.dtype[Any] | type) -> Format:
         # NumPy takes None for float64
         # and warns of a, its old letter for bytes
         known = name is not None and not (isinstance(name, str | bytes) and name[:1] in ("a", b"a"))
-        dtype = np.dtype(getattr(ml_dtypes, name, name) if isinstance(name, str) else name) if known else None
+        dtype = np.dtype(getattr(import_module("ml_dtypes"), name, name) if isinstance(name, str) else name) if known else None
     except (TypeError, ValueError, SyntaxError):  # NumPy reads text in several ways
         dtype = None
     for row in _ROWS:
-        if dtype is not None and row.dtype == (dtype if dtype.isnative else dtype.newbyteorder("=")):
+        if dtype is not None and row.dtype_name == dtype.name and row.dtype == (dtype if dtype.isnative else dtype.newbyteorder("=")):
             return row
     raise InstructionError(f"{name!r} is no element format; there are {', '.join(FORMATS)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from functools import lru_cache
 from operator import index
 from typing import Any
@@ -106,6 +105,8 @@ def _suggestion(name: Any) -> str:
     """Name the three that are most like it."""
     if not isinstance(name, str) or len(name) > 100:
         return ""
+    from difflib import get_close_matches
+
     names = {" ".join(_words(each)): each for each in (*(gpu for row in ARCHITECTURES for gpu in row.gpus), *TARGETS)}
     close = get_close_matches(" ".join(_words(name)), names, 3, cutoff=0.5)
     return f"the nearest are {', '.join(names[each] for each in close)}; " if close else ""

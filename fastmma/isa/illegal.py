@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from difflib import SequenceMatcher
 from functools import lru_cache
 
 from fastmma.isa.rows.family import is_shape
@@ -26,6 +25,8 @@ def refusal(text: str, reason: str, opcodes: tuple[str, ...]) -> str:
 def _nearest(text: str, opcodes: tuple[str, ...], count: int = 2) -> list[str]:
     """The opcodes whose tokens match best; ties go to the closest text."""
     places, sets = _token_sets(opcodes)
+    from difflib import SequenceMatcher
+
     first, *rest = text.split(".")
     tokens = sum(places.get(token, 0) for token in {first, *rest})  # others are missing in every opcode
     alike = sets.get(first) or [each for group in sets.values() for each in group]

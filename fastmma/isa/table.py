@@ -54,10 +54,22 @@ def _instruction(family: Family, chosen: dict[str, Any]) -> Instruction:
 
 
 @lru_cache(256)
-def _members(number: int) -> tuple[Instruction, ...]:
-    """The instructions of a family, made when the first of them is needed: there are some 1,600 in all."""
-    family = FAMILIES[number]
-    return tuple(_instruction(family, chosen) for chosen in family.expand())
+def _expanded(number: int) -> tuple[dict[str, Any], ...]:
+    """What the opcodes of a family are made of."""
+    return tuple(FAMILIES[number].expand())
+
+
+@lru_cache(4096)
+def _member(number: int, place: int) -> Instruction:
+    """An instruction of a family, made when it is needed: there are some 1,600 in all."""
+    return _instruction(FAMILIES[number], _expanded(number)[place])
+
+
+@lru_cache(1024)
+def _members(number: int, types: tuple[str, str] | None = None) -> tuple[Instruction, ...]:
+    """List the instructions of a family, all or those of two types of A and B."""
+    places = enumerate(_expanded(number))
+    return tuple(_member(number, place) for place, chosen in places if types is None or tuple(chosen["types"].split(".")[1:3]) == types)
 
 
 @lru_cache(256)
@@ -240,6 +252,5 @@ def multiplications(target: str | None = None, types: tuple[str, str] | None = N
     for number, family in enumerate(FAMILIES):
         of_types = types is None or any(tuple(each.split(".")[1:3]) == types for each in family.types)
         if of_types and (target is None or target in family.targets):
-            found += _members(number)
-    every = (ins for ins in (*found, *amd.every()) if target is None or target in ins.targets)
-    return tuple(ins for ins in every if types is None or (ins.atype, ins.btype) == types)
+            found += _members(number, types)
+    return *(ins for ins in found if target is None or target in ins.targets), *amd.every(target, types)

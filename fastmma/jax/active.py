@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -12,7 +13,8 @@ import jax
 from fastmma.host import forks
 from fastmma.jax.compiled import watch_compiled
 from fastmma.jax.equations import count_equations
-from fastmma.jax.internals import lower_equations, register, replace_lowering_of_equations
+from fastmma.jax.internals import lower_equations, lower_program, register, replace_lowering_of_equations, replace_lowering_of_programs
+from fastmma.jax.partitions import is_native, lower_with_cuts
 from fastmma.jax.report import Report, set_current
 
 _changing = forks.shared_lock(outermost=True)
@@ -72,12 +74,15 @@ def _apply() -> None:
 
         def lower(context: Any, jaxpr: Any, *arguments: Any, **options: Any) -> Any:
             change_interpreter()
-            count_equations(innermost.report, jaxpr.eqns, tuple(context.platforms), options.get("outer_traceback"))
+            if not is_native():
+                count_equations(innermost.report, jaxpr.eqns, tuple(context.platforms), options.get("outer_traceback"))
             return lower_equations(context, jaxpr, *arguments, **options)
 
         set_current(innermost.report)
         replace_lowering_of_equations(lower)
         _undo.append(lambda: replace_lowering_of_equations(lower_equations))
+        replace_lowering_of_programs(partial(lower_with_cuts, lower_program))
+        _undo.append(lambda: replace_lowering_of_programs(lower_program))
         _undo.extend(register(primitive, rule) for primitive, rule in innermost.rules.items())
         _undo.append(watch_compiled(innermost.report, innermost.made))
     jax.clear_caches()

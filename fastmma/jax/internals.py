@@ -16,26 +16,31 @@ from fastmma.host.errors import BackendError
 _WRITTEN_FOR = "0.10"
 
 try:
-    from jax._src import stages
-    from jax._src.callback import pure_callback_p
+    from jax._src import dispatch, stages
+    from jax._src.callback import _callback_op_sharding, pure_callback_p
     from jax._src.cudnn.scaled_matmul_stablehlo import _scaled_matmul_p as scaled_matmul_p
     from jax._src.interpreters import mlir as _mlir
+    from jax._src.interpreters import pxla as _pxla
     from jax._src.interpreters.mlir import _lowerings, _platform_specific_lowerings, _uncacheable_primitives
     from jax._src.lax.lax import canonicalize_precision, dot_general_p
     from jax._src.sharding_impls import ShardingContext, SPMDAxisContext
     from jax._src.source_info_util import user_frames
+    from jaxlib.mlir.ir import Location
 
     cpu_lowerings: dict[Any, Any] = _platform_specific_lowerings["cpu"]
     common_lowerings: dict[Any, Any] = _lowerings
     lower_equations: Callable[..., Any] = _mlir.jaxpr_subcomp
     Compiled, Lowered = stages.Compiled, stages.Lowered
-    _ = (Compiled.__call__, Lowered.compile)
+    lower_program: Callable[..., Any] = _pxla.lower_sharding_computation
+    _ = (Compiled.__call__, Lowered.compile, dispatch.get_intermediate_shardings)
 except (ImportError, KeyError, AttributeError) as error:
     raise BackendError(f"fastmma.jax is written for jax {_WRITTEN_FOR}; in jax {jax.__version__} it does not find {error}") from error
 
 __all__ = [
     "Compiled",
+    "Location",
     "Lowered",
+    "call_back",
     "canonicalize_precision",
     "common_lowerings",
     "count_devices",
@@ -46,11 +51,15 @@ __all__ = [
     "is_of_jax",
     "lower_equations",
     "lower_natively",
+    "lower_program",
+    "partitioned_program",
     "pure_callback_p",
     "register",
     "replace_lowering_of_equations",
+    "replace_lowering_of_programs",
     "restore",
     "scaled_matmul_p",
+    "spans_devices",
 ]
 
 
@@ -58,6 +67,19 @@ def lower_natively(primitive: Any, entry: Any, context: Any, *operands: Any, **p
     """Apply the rule that was in the table of the CPU, or the common one where there was none."""
     found = entry if entry is not None else common_lowerings[primitive]
     return getattr(found, "rule", found)(context, *operands, **parameters)
+
+
+def call_back(context: Any, function: Callable[..., Any], *operands: Any) -> Any:
+    """Lower to a call of a function of NumPy's arrays with one result.
+
+    JAX's own callbacks put the arrays on a device first: a copy that may wait for a thread while all of them wait for other devices.
+    """
+    sharding = _callback_op_sharding(context.module_context.axis_context, None, context.avals_out)
+    arrays = list(operands), context.avals_in, context.avals_out
+    found, _, _ = mlir.emit_python_callback(
+        context, lambda *given: (function(*given),), None, *arrays, has_side_effect=False, returns_token=False, sharding=sharding
+    )
+    return found
 
 
 def register(primitive: Any, rule: Any) -> Callable[[], None]:
@@ -80,6 +102,26 @@ def restore(primitive: Any, entry: Any, cached: bool) -> None:
 def replace_lowering_of_equations(function: Callable[..., Any]) -> None:
     """Have all equations of all programs lowered by a function; `lower_equations` is JAX's own."""
     _mlir.jaxpr_subcomp = function
+
+
+def replace_lowering_of_programs(function: Callable[..., Any]) -> None:
+    """Have all programs lowered by a function; `lower_program` is JAX's own."""
+    _pxla.lower_sharding_computation = function
+
+
+def spans_devices(arguments: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    """Tell whether a program that is lowered may be partitioned among several devices."""
+    closed, _, _, inputs, outputs, *_ = arguments
+    inner = [sharding for sharding, _ in dispatch.get_intermediate_shardings(closed.jaxpr)]
+    mesh = options.get("context_mesh")
+    return any(getattr(each, "num_devices", 1) > 1 for each in (*inputs, *outputs, *inner)) or getattr(mesh, "size", 0) > 1
+
+
+def partitioned_program(lower: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any], folder: str) -> None:
+    """Compile a program under another name, which JAX's caches tell apart, and have XLA write it after its partitioner."""
+    closed, api, name, *others = arguments
+    dumped = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": "spmd-partitioning"}
+    lower(closed, api, f"{name}_partitioned", *others, **options).compile(compiler_options=dumped)
 
 
 def find_place(*tracebacks: Any) -> tuple[str, int] | None:

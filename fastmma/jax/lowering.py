@@ -7,14 +7,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import jax
-from jax.interpreters import mlir
-
 from fastmma.host.errors import NotEmulatedError
 from fastmma.isa.gpus import TargetName
 from fastmma.jax.active import Emulation, enter, leave
 from fastmma.jax.calls import Call, describe, make_line, write_place
 from fastmma.jax.internals import (
+    call_back,
     count_devices,
     cpu_lowerings,
     dot_general_p,
@@ -24,10 +22,12 @@ from fastmma.jax.internals import (
     scaled_matmul_p,
 )
 from fastmma.jax.mosaic import emulate_kernels
+from fastmma.jax.partitions import take_cut
 from fastmma.jax.products import find_guess, plan_of, plan_text, product, product_options
 from fastmma.jax.report import Line, Report
 from fastmma.jax.scaled import CUDNN, scaled_plan_of, scaled_product
 from fastmma.jax.settings import Plans, Settings, settings_of
+from fastmma.jax.shares import find_share
 from fastmma.products.report import PASSED
 
 _native = cpu_lowerings.get(dot_general_p)
@@ -67,6 +67,7 @@ def emulate(target: TargetName = "sm_90a", *, f32: str | None = None, plans: Pla
 
     Examples
     --------
+    >>> import jax
     >>> import jax.numpy as jnp
     >>> x = jnp.ones((4, 64), jnp.float16)
     >>> with emulate("H100", other="error") as report:
@@ -89,26 +90,28 @@ def _dot_general(settings: Settings, report: Report, context: Any, *operands: An
     lhs, rhs = context.avals_in
     (out,) = context.avals_out
     text, dimensions, place = describe(lhs, rhs), parameters["dimension_numbers"], find_place(context.traceback)
+    cut, natively = take_cut(lambda: lower_natively(dot_general_p, _native, context, *operands, **parameters))
+    if natively is not None:
+        return natively
     try:
         if has_automatic_axes(context):
             raise NotEmulatedError("JAX runs no callbacks on a mesh of which some axes are automatic: map all of them by shard_map")
-        plan = plan_of(settings, lhs, rhs, out, dimensions, parameters["precision"])
+        devices = count_devices(context)
+        share = find_share(settings, cut if devices > 1 else None, lhs, rhs, dimensions)
+        plan = plan_of(settings, share.lhs, share.rhs, out, dimensions, parameters["precision"])
     except NotEmulatedError as unknown:
         settings.refuse(f"dot_general of {text}: {unknown}", place)
         report.count(Line("dot_general", PASSED, text, str(unknown)), write_place(place))
         return lower_natively(dot_general_p, _native, context, *operands, **parameters)
-    guess = find_guess(settings, lhs, rhs, dimensions, count_devices(context), plan)
-    line = make_line("dot_general", text, plan, plan_text(plan), guess)
-    called = Call(product, product_options(lhs, rhs, out, dimensions, plan), line, write_place(place), report)
-    call = partial(jax.pure_callback, called, jax.ShapeDtypeStruct(out.shape, out.dtype))
-    return mlir.lower_fun(call, multiple_results=False)(context, *operands)
+    guess = find_guess(settings, share.lhs, share.rhs, dimensions, 1 if share.is_known else devices, plan)
+    line = make_line("dot_general", text, plan, *share.describe(plan_text(plan), guess))
+    called = Call(product, (*product_options(lhs, rhs, out, dimensions, plan), *share.options(out)), line, write_place(place), report)
+    return call_back(context, called, *operands)
 
 
 def _scaled_matmul(settings: Settings, report: Report, context: Any, *operands: Any, preferred_element_type: Any) -> Any:
     """Lower scaled_matmul, of which XLA has no lowering for a CPU."""
-    (out,) = context.avals_out
     plan = scaled_plan_of(settings.target, tuple(context.avals_in), preferred_element_type)
     line = make_line("scaled_matmul", describe(*context.avals_in[:2]), plan, plan.instruction, CUDNN)
     called = Call(scaled_product, (("plan", plan),), line, write_place(find_place(context.traceback)), report)
-    result = jax.ShapeDtypeStruct(out.shape, out.dtype)
-    return mlir.lower_fun(lambda *arrays: [jax.pure_callback(called, result, *arrays)], multiple_results=True)(context, *operands)
+    return call_back(context, called, *operands)

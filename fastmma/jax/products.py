@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import jax
@@ -172,9 +174,34 @@ def product_options(lhs: Any, rhs: Any, out: Any, dimensions: Dimensions, plan: 
     return ("dimensions", dimensions), ("plan", plan), ("common", common)
 
 
-def product(lhs: Any, rhs: Any, dimensions: Dimensions, plan: GemmPlan, common: np.dtype[Any] | None = None) -> NDArray[Any]:
-    """Multiply arrays in main memory as dot_general does, by a plan; operands of two dtypes are converted to a common one first."""
+def product(
+    lhs: Any,
+    rhs: Any,
+    dimensions: Dimensions,
+    plan: GemmPlan,
+    common: np.dtype[Any] | None = None,
+    sizes: tuple[int, ...] = (),
+    total: np.dtype[Any] | None = None,
+) -> NDArray[Any]:
+    """Multiply arrays in main memory as dot_general does, by a plan.
+
+    Parameters
+    ----------
+    lhs, rhs : array
+    dimensions : tuple
+    plan : GemmPlan
+    common : dtype, optional
+        To which operands of two dtypes are converted first.
+    sizes : tuple of int
+        The parts of the contracted dimensions that are multiplied at once, each by the plan; their results are added one after another.
+        Empty for all at once.
+    total : dtype, optional
+        In which results of parts are added.
+    """
     x, y = np.asarray(lhs), np.asarray(rhs)
+    if sizes:
+        parts = (product(*each, dimensions, plan, common) for each in _cut(x, y, dimensions, sizes))
+        return reduce(lambda first, second: np.asarray(first + second).astype(total), parts)
     if common is not None:
         x, y = x.astype(common), y.astype(common)
     if x.dtype == np.float32 and not plan.cast:
@@ -183,6 +210,21 @@ def product(lhs: Any, rhs: Any, dimensions: Dimensions, plan: GemmPlan, common: 
     x = x.transpose(how.lhs).reshape(*how.batch, how.m, how.k)
     y = y.transpose(how.rhs).reshape(*how.batch, how.k, how.n)
     return (matmul if how.batch else gemm)(x, y, plan=plan).reshape(how.shape)
+
+
+def _cut(x: NDArray[Any], y: NDArray[Any], dimensions: Dimensions, sizes: tuple[int, ...]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Cut operands along what is contracted, the first dimension slowest."""
+    (of_x, of_y), _ = dimensions
+    extents = [x.shape[each] for each in of_x]
+    for starts in itertools.product(*(range(0, extent, size) for extent, size in zip(extents, sizes, strict=True))):
+        inside = [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+        taken = []
+        for array, held in ((x, of_x), (y, of_y)):
+            key = [slice(None)] * array.ndim
+            for dimension, part in zip(held, inside, strict=True):
+                key[dimension] = part
+            taken.append(array[tuple(key)])
+        yield taken[0], taken[1]
 
 
 def tf32(x: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fastmma.kernels.sums.epilogue import EpilogueForm
 
 _ONE = 0x3F800000
-_FORMATS = {FORMATS[name].dtype: name for name in ("f32", "bf16", "f16")}
+_FORMATS = {FORMATS[name].dtype_name: FORMATS[name] for name in ("f32", "bf16", "f16")}
 
 
 class Addend(NamedTuple):
@@ -120,14 +120,14 @@ def _epilogue_of_bound(plan: GemmPlan, runner: Backend, shape: tuple[int, ...], 
 
 def addend_of(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...]) -> Addend | None:
     """An array as an addend; None where no kernel reads its elements, or its rows do not lie at equal distances."""
-    fmt = _FORMATS.get(dtype)
-    if fmt is None:
+    fmt = _FORMATS.get(dtype.name)
+    if fmt is None or fmt.dtype != dtype:
         return None
     if len(shape) == 1:
-        return Addend(name, fmt, 0, strides[0])
+        return Addend(name, fmt.name, 0, strides[0])
     if len(shape) == 3 and shape[0] > 1 and strides[0] != shape[1] * strides[1]:
         return None
-    return Addend(name, fmt, *strides[-2:])
+    return Addend(name, fmt.name, *strides[-2:])
 
 
 def epilogue_form(

@@ -25,8 +25,7 @@ from fastmma.products.epilogue import f32_code
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import UNSET, Choices, GemmChoices, read_choices
-from fastmma.products.library import LibraryOrder, library_order
-from fastmma.products.presets import SCALED, C, KernelEpilogue
+from fastmma.products.library_order import SCALED, C, KernelEpilogue, LibraryOrder
 from fastmma.products.steps import ACTIVATIONS, GELU, OUTPUTS, RELU, check_activation, operands_of, trimmed
 
 # CUTLASS's linear combination: one fma each for the bias and for c
@@ -154,8 +153,10 @@ def _chosen(operands: Signature | None, given: EpilogueInputs, choices: Choices,
     elif choices.arithmetic is not None:
         raise OperandError(f"preset {choices.preset!r} is what a GPU computes; leave out the preset or arithmetic")
     else:
+        from fastmma.products import library  # whose tables take as long to import as all that a plain product needs of this room
+
         shape = None if operands is None else operands.extents
-        done = library_order(ins, target, shape, given.bias, _result(ins, given, choices, what), choices)
+        done = library.library_order(ins, target, shape, given.bias, _result(ins, given, choices, what), choices)
     steps, out = epilogue_steps(done.instruction, given, choices, done.ends, what)
     return GemmPlan(
         target,

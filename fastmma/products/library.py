@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastmma.backends.resolve import operation_of
 from fastmma.host.errors import OperandError
@@ -13,7 +13,6 @@ from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.table import multiply
 from fastmma.products.bound import Extents
-from fastmma.products.by_tile import ByTile, Cuts
 from fastmma.products.cublas.book import book_of, own_book
 from fastmma.products.cublas.find_row import find_row_as_computed
 from fastmma.products.cublas.look_up import SHIPPED_SOURCES, Known, Question, find_recorded, look_up
@@ -21,31 +20,15 @@ from fastmma.products.cublas.rows import LaneRow, Product
 from fastmma.products.cublas.tile_order import tile_order
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.library_gpu import library_gpu
+from fastmma.products.library_order import LibraryOrder
 from fastmma.products.order import split
-from fastmma.products.presets import KERNEL_EPILOGUES, GemmPreset, KernelEpilogue, gemm_preset
+from fastmma.products.presets import KERNEL_EPILOGUES, GemmPreset, gemm_preset
 
 UNKNOWN = ("one", "refuse")
 
 
 class UnknownOrderError(OperandError):
     """The choice of a product is known, and the order that it means is not, or is none of a tensor core."""
-
-
-class LibraryOrder(NamedTuple):
-    """A library's way with a product, as far as it is known."""
-
-    instruction: Instruction
-    promote_every: int | None
-    split_k: int | Cuts | list[tuple[int, int]] | ByTile
-    split_unit: int
-    first_tile: int
-    join: str
-    join_dtype: str
-    cast: bool
-    ends: KernelEpilogue
-    evidence: OrderEvidence | None
-    leaves_out: bool = False
-    dealt: int = 0
 
 
 def library_order(ins: Instruction, target: str, shape: Extents | None, biased: bool, out: str, choices: Any) -> LibraryOrder:

@@ -2,46 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fastmma.host.errors import OperandError
 from fastmma.isa.formats import FP8
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.targets import specific
-
-C, SCALED = "c", "beta*c"  # what a call adds: c, or c times a factor that is not 1
-_OF_BIAS = {"c": "bias", "beta*c": "bias", "alpha+c": "alpha+bias"}  # steps of a bias that is added as c is
-
-
-@dataclass(frozen=True)
-class KernelEpilogue:
-    """The steps of the epilogue of a library's kernel.
-
-    Attributes
-    ----------
-    alone, with_c, with_scaled_c : tuple of str
-        Where nothing is added but a bias; where c is added as it is; and times a beta that is not 1. Empty where they are not known.
-    wide : str
-        The row of `KERNEL_EPILOGUES` by which the kernel ends that writes f32, if it is another.
-    with_gelu : tuple of str
-        Where gelu is asked for, and nothing is added but a bias; empty where it is not known.
-    """
-
-    alone: tuple[str, ...]
-    with_c: tuple[str, ...] = ()
-    with_scaled_c: tuple[str, ...] = ()
-    wide: str = ""
-    with_gelu: tuple[str, ...] = ()
-
-    @property
-    def epilogues(self) -> dict[str, tuple[str, ...]]:
-        """Steps by what is added: nothing, c, or c times beta."""
-        return {"": self.alone} | {name: steps for name, steps in ((C, self.with_c), (SCALED, self.with_scaled_c)) if steps}
-
-    def with_bias_as_c(self) -> KernelEpilogue:
-        """Return how the kernel ends where a bias is added as c."""
-        return replace(self, alone=tuple(_OF_BIAS.get(step, step) for step in self.with_c))
-
+from fastmma.products.library_order import KernelEpilogue
 
 _ALONE, _ROUNDED_FIRST = ("alpha", "bias", "relu", "round"), ("alpha", "round", "bias")
 _GELU, _GELU_AFTER, _GELU_FMA = ("bias", "gelu", "round"), ("round", "gelu(x+bias)"), ("bias", "gelu-fma", "round")

@@ -107,7 +107,7 @@ def flash_kernel_gradients(
     _check((), rest)
     if cum_seq_q is not None and cum_seq_q.numel():
         operands = grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k
-        return sequences_gradients(run, *operands, dropout_p, is_causal, scale=scale, window=window)
+        return sequences_gradients(run, *operands, dropout_p, is_causal, rng_state, scale=scale, window=window)
     given = (*_turned(grad_out, query, key, value, out), logsumexp, None, None, max_q, max_k, dropout_p, is_causal, rng_state, unused)
     return tuple(_turned(*flash_gradients(run, *given, scale=scale, window=window)))
 

@@ -12,7 +12,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch.utils._pytree import tree_leaves
 
 from fastmma.host.caller import folders_of
-from fastmma.torch import conditions, neutral
+from fastmma.torch import conditions, neutral, scatter_conditions
 from fastmma.torch.kinds import KINDS, kind_of
 from fastmma.torch.replacements import is_replacement, set_place
 from fastmma.torch.report import NEUTRAL, PASSED, UNSEEN, Line
@@ -28,7 +28,15 @@ _MOVING = neutral.MOVES | neutral.METADATA | {"broadcast_in_dim", "copy", "copy_
 _JOINING = frozenset({"cat", "copy", "copy_", "stack", "where"})  # which cast where dtypes differ
 # integers have one result, but for orders of equal elements, and for several values for one place
 _UNORDERED = (conditions.ORDER, conditions.DRAWN)
-_PLACING = (conditions.ordered, conditions.united, conditions.put, conditions.placed, conditions.scattered)
+_PLACING = (
+    conditions.ordered,
+    conditions.united,
+    scatter_conditions.put,
+    scatter_conditions.placed,
+    scatter_conditions.put_by_number,
+    scatter_conditions.scattered,
+    scatter_conditions.scatter_added,
+)
 _CASTS = frozenset({torch.ops.prims.convert_element_type.default, torch.ops.aten._to_copy.default})
 _PLACE = re.compile(r'^\s*File "(.+)", line (\d+)', re.MULTILINE)
 

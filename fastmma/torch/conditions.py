@@ -16,16 +16,14 @@ REAL = FLOATS | RECORDED | {torch.uint16, torch.uint32, torch.uint64, torch.bool
 Unless = Callable[[tuple[Any, ...], dict[str, Any]], "str | None"]
 _COMPLEX = "complex numbers, whose parts a GPU multiplies and adds by fma"
 _OTHER = "of such a dtype or layout, it was not compared"
-_SCALE = "a GPU multiplies and adds in one fma where the factor is not 1"
 _NUMBER = "a GPU takes a number of float32, and rounds a tensor without dimensions to 16 bits; this one has other bits then"
 _RECIPROCAL = "a GPU multiplies by the reciprocal of a number"
 ZERO = "it depends on the machine which of 0 and -0 is the larger"
 _ROUNDED = "MKL's square root is not the nearest number, as a GPU's is"
-_TWICE = "of two values for one place, a GPU keeps any"
-_ANY_ORDER = "a GPU adds to a place in any order"
 _RANGE = "the integers do not hold all these numbers: a GPU then gives others than a CPU"
 DRAWN = "a GPU draws other numbers"
 ORDER = "the order of equal elements is up to the machine"
+SCALE = "a GPU multiplies and adds in one fma where the factor is not 1"
 _UNDERIVED = "PyTorch 2.11, of which the GPU's bits are recorded, has no gradient of it"
 _NEGATIVE = "torch copies a view of negatives below autograd, where a gradient of it takes other steps than on a GPU"
 _E4M3 = "numbers above 464 become NaN in some versions of PyTorch, and 448 in others"
@@ -75,7 +73,7 @@ def summed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         return None
     alpha = kwargs.get("alpha", 1) if kwargs or len(args) < 3 else args[2]
     if alpha not in (1, -1) and not (is_whole(x) and (is_whole(y) or isinstance(y, int))):
-        return _SCALE
+        return SCALE
     return real(args, kwargs) or _numbers(args, True)
 
 
@@ -207,49 +205,6 @@ def all_copied(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     return next(filter(None, map(cast, args[1], [each.dtype for each in args[0]])), None)
 
 
-def _distinct(places: Tensor) -> bool:
-    """Are all columns different?"""
-    return bool(places.is_meta or places.shape[1] == torch.unique(places, dim=1).shape[1])
-
-
-def _meet_in_order(places: Tensor, x: Tensor) -> bool:
-    """Does the order of additions to these columns of places not matter: is each there once, or twice where a tensor holds zeros alone?"""
-    if places.is_meta:
-        return True
-    most = int(torch.unique(places, dim=1, return_counts=True)[1].max()) if places.numel() else 0
-    return most < 2 or (most == 2 and not bool(x.any()))
-
-
-def put(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """Say why values that are put to places are not neutral."""
-    x, indices, values = args[:3]
-    given = [(each, size) for each, size in zip(indices, x.shape, strict=False) if each is not None]
-    if len(args) > 3 and args[3]:
-        masks = any(each.dtype in (torch.bool, torch.uint8) for each, _ in given)
-        if x.dtype in FLOATS and (masks or not _meet_in_order(_columns(given), x)):
-            return _ANY_ORDER
-        return real(args, kwargs)
-    if values.numel() == 1 or any(each.dtype in (torch.bool, torch.uint8) for each, _ in given):
-        return None  # places of a mask are distinct
-    return None if _distinct(_columns(given)) else _TWICE
-
-
-def _columns(given: list[tuple[Tensor, int]]) -> Tensor:
-    """Return the places that indices of dimensions of some sizes name, a column each."""
-    places = torch.broadcast_tensors(*(torch.where(each < 0, each + size, each) for each, size in given))
-    return torch.stack([each.reshape(-1) for each in places])
-
-
-def added(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """Say why rows that are added to places are not neutral."""
-    x, _, places, rows = args[:4]
-    if kwargs.get("alpha", 1) != 1 and x.dtype in FLOATS:
-        return _SCALE
-    if x.dtype in FLOATS and not _meet_in_order(places.reshape(1, -1), x):
-        return _ANY_ORDER
-    return real((x, rows), kwargs)
-
-
 def topped(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Say why the largest elements are not neutral: one that is equal to another of them, or to the next, may have any place."""
     x, count = args[:2]
@@ -261,22 +216,6 @@ def topped(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
         return ORDER
     values = x.sort(dim, descending=largest).values.narrow(dim, 0, min(count + 1, x.shape[dim]))
     return ORDER if bool((values.diff(dim=dim) == 0).any()) else real(args, kwargs)
-
-
-def placed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """Say why rows that are copied to places are not neutral."""
-    return None if _distinct(args[2].reshape(1, -1)) else _TWICE
-
-
-def scattered(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """Say why scattered values are not neutral."""
-    _, dim, index, source = args[:4]
-    if kwargs.get("reduce") is not None:
-        return "a GPU joins in any order what meets at a place"
-    if not isinstance(source, Tensor) or index.is_meta or index.dim() == 0:
-        return None
-    ordered = index.sort(dim).values
-    return _TWICE if bool((ordered.diff(dim=dim) == 0).any()) else None
 
 
 def ordered(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
@@ -311,6 +250,12 @@ def unreduced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
 def rounded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """Say why numbers rounded to integers are not neutral."""
     return "a GPU rounds to decimals by other steps" if kwargs.get("decimals") else real(args, kwargs)
+
+
+def is_empty(args: tuple[Any, ...]) -> bool:
+    """Has the first tensor no elements, so that nothing is computed?"""
+    first = next((each for each in args if isinstance(each, Tensor)), None)
+    return first is not None and not first.numel()
 
 
 def is_whole(*values: Any) -> bool:

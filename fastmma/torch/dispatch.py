@@ -148,7 +148,8 @@ def _mended(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kw
 def _told(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute as torch does what no integers are."""
     result = func(*args, **kwargs)
-    if conditions.is_whole(args, result) and kind.why not in (conditions.ORDER, conditions.DRAWN):
+    settled = conditions.is_whole(args, result) or conditions.is_empty(args)
+    if settled and kind.why not in (conditions.ORDER, conditions.DRAWN):
         _neutral(mode, kind)
     elif not _holds_nothing(args):
         _tell(mode, kind, func, args, kind.why)

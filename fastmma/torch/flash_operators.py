@@ -96,10 +96,10 @@ def flash_gradients(
     return dq, dk, dv
 
 
-def _places(starts: Tensor, key_starts: Tensor, dropout_p: float) -> tuple[list[int], list[int]]:
+def _places(starts: Tensor, key_starts: Tensor) -> tuple[list[int], list[int]]:
     """Read where sequences begin."""
-    if dropout_p > 0 or not starts.dtype == key_starts.dtype == torch.int32:
-        raise UnknownError("sequences with dropout, or whose starts are not int32, are not known")
+    if not starts.dtype == key_starts.dtype == torch.int32:
+        raise UnknownError("sequences whose starts are not int32 are not known")
     return starts.tolist(), key_starts.tolist()
 
 
@@ -122,12 +122,14 @@ def sequences_forward(
     ------
     UnknownError
     """
-    places = _places(starts, key_starts, dropout_p)
+    places = _places(starts, key_starts)
     arrays = as_arrays(query, key, value)
-    settings: dict[str, Any] = {"causal": is_causal, "scale": scale, "window": window}
+    dropout = draw(dropout_p, (len(places[0]) - 1) * query.shape[1] * _WARP)
+    settings: dict[str, Any] = {"causal": is_causal, "scale": scale, "window": window, "dropout": dropout}
     out, logs = computed(flash_sequences, *arrays, *places, **settings, threads=run.settings.threads)
     tell(run, SEQUENCES, (query, key, value))
-    state, unused = torch.zeros(2, dtype=torch.uint64), torch.empty((), dtype=torch.uint64)
+    state = torch.tensor([0, 0] if dropout is None else [dropout.seed, dropout.offset], dtype=torch.uint64)
+    unused = torch.empty((), dtype=torch.uint64)
     return filled(torch.empty_like(query), out), as_tensor(logs), state, unused, query.new_empty(0)
 
 
@@ -143,6 +145,7 @@ def sequences_gradients(
     key_starts: Tensor,
     dropout_p: float,
     is_causal: bool,
+    state: Tensor,
     *,
     scale: float | None,
     window: tuple[int, int],
@@ -153,10 +156,11 @@ def sequences_gradients(
     ------
     UnknownError
     """
-    places = _places(starts, key_starts, dropout_p)
+    places = _places(starts, key_starts)
+    dropout = Dropout(dropout_p, *state.tolist()) if dropout_p > 0 else None
     arrays = [*as_arrays(grad_out, query, key, value, out), to_numpy(logsumexp)]
     settings: dict[str, Any] = {"causal": is_causal, "window": window, "deterministic": repeats()}
-    found = computed(flash_sequences_backward, *arrays, *places, scale=scale, **settings)
+    found = computed(flash_sequences_backward, *arrays, *places, scale=scale, dropout=dropout, **settings)
     fixed = flash_sequences_repeat(query.shape[2], *places, **settings)
     tell(run, SEQUENCES_BACKWARD, (grad_out, query, key, value), "" if fixed else ANY_ORDER)
     return tuple(filled(torch.empty_like(each), array) for each, array in zip((query, key, value), found, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -152,6 +153,10 @@ def _number(value: Any) -> Tensor:
     return value if isinstance(value, Tensor) else torch.full((), float(value), dtype=torch.float32)
 
 
+def _scaled(factor: float) -> Row:
+    return lambda given: Formula("multiply", (given["self"], _number(factor)))
+
+
 def _sum(given: Arguments) -> Formula | None:
     return Formula("add", (given["self"], _number(given["other"])), (float(given["alpha"]),))
 
@@ -202,6 +207,8 @@ ROWS |= {
     "logit_backward": _logit_backward,
     "hardshrink_backward": _shrink_backward("grad_out"),
     "softshrink_backward": _shrink_backward("grad_output"),
+    "deg2rad": _scaled(math.pi / 180),
+    "rad2deg": _scaled(180 / math.pi),
     "softshrink": lambda given: Formula("soft_shrink", (given["self"],), (float(given["lambd"]),)),
     "hardtanh_backward": _hardtanh_backward,
     "glu": _glu,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastmma.torch import conditions
+from fastmma.torch import conditions, scatter_conditions
 from fastmma.torch.conditions import FLOATS, Unless
 
 
@@ -33,14 +33,14 @@ METADATA = names(
 # data is moved, chosen or made, and not computed; views are known by their schemas
 MOVES = names(
     """
-    _chunk_cat _foreach_zero_ _is_all_true _is_any_true _local_scalar_dense _unsafe_index _unsafe_view as_strided_ as_strided_scatter
-    block_diag cat channel_shuffle clone complex constant_pad_nd diag_embed diagonal_backward diagonal_scatter embedding eye fill fill_
-    flip full full_like gather im2col index index_fill index_select lift lift_fresh_copy masked_fill masked_scatter masked_select
-    narrow_copy native_channel_shuffle new_full new_ones new_zeros nonzero nonzero_static ones ones_like pixel_shuffle pixel_unshuffle
-    reflection_pad1d reflection_pad2d reflection_pad3d repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d
-    roll rot90 scalar_tensor select_backward select_scatter slice_backward slice_scatter split_copy split_with_sizes_copy squeeze_ stack
-    t_ take transpose_ tril tril_indices triu triu_indices unsafe_split unsafe_split_with_sizes unsqueeze_ where zero zero_ zeros
-    zeros_like
+    _chunk_cat _foreach_zero_ _is_all_true _is_any_true _local_scalar_dense _unsafe_index _unsafe_view as_strided_
+    as_strided_scatter block_diag cat channel_shuffle clone complex constant_pad_nd diag_embed diagonal_backward diagonal_scatter
+    embedding eye fill fill_ flip full full_like gather im2col index index_fill index_select lift lift_fresh_copy masked_fill
+    masked_scatter masked_scatter_backward masked_select narrow_copy native_channel_shuffle new_full new_ones new_zeros nonzero
+    nonzero_static ones ones_like pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d reflection_pad3d repeat
+    repeat_interleave replication_pad1d replication_pad2d replication_pad3d roll rot90 scalar_tensor select_backward select_scatter
+    slice_backward slice_scatter split_copy split_with_sizes_copy squeeze_ stack t_ take transpose_ tril tril_indices triu
+    triu_indices unsafe_split unsafe_split_with_sizes unsqueeze_ where zero zero_ zeros zeros_like
     """
 )
 # of real numbers, each result is one that IEEE 754 fixes, or a comparison
@@ -51,7 +51,8 @@ FIXED = names(
     bitwise_right_shift bitwise_xor bucketize ceil count_nonzero cummax cummin eq equal floor frac frexp ge gt hardshrink heaviside isin
     isinf isnan isneginf isposinf le leaky_relu leaky_relu_backward logical_and logical_not logical_or logical_xor lt
     max_pool2d_with_indices max_pool3d_with_indices nan_to_num ne neg reciprocal searchsorted sgn sign trunc
-    unique_consecutive unique_dim upsample_nearest1d upsample_nearest2d upsample_nearest3d
+    unfold_backward unique_consecutive unique_dim upsample_nearest1d upsample_nearest2d upsample_nearest3d
+    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
     """
 )
 
@@ -59,12 +60,12 @@ FIXED = names(
 UNLESS: dict[str, Unless] = {
     **dict.fromkeys(FIXED, conditions.real),
     **dict.fromkeys(("add", "sub", "rsub"), conditions.summed),
-    **dict.fromkeys(("maximum", "minimum", "amax", "amin", "max", "min"), conditions.largest),
+    **dict.fromkeys(("maximum", "minimum", "fmax", "fmin", "amax", "amin", "max", "min"), conditions.largest),
     **dict.fromkeys(("clamp", "clamp_min", "hardtanh"), conditions.clamped),
     **dict.fromkeys(("signbit", "copysign"), conditions.signed),
     **dict.fromkeys(("threshold", "threshold_backward"), conditions.thresholded),
     **dict.fromkeys(("hardtanh_backward", "hardshrink_backward"), conditions.without_nan),
-    **dict.fromkeys(("index_put", "_index_put_impl", "_unsafe_index_put"), conditions.put),
+    **dict.fromkeys(("index_put", "_index_put_impl", "_unsafe_index_put"), scatter_conditions.put),
     **dict.fromkeys(("copy", "copy_"), conditions.copied),
     "aminmax": conditions.both_ends,
     "nextafter": conditions.underived,
@@ -79,9 +80,11 @@ UNLESS: dict[str, Unless] = {
     "round": conditions.rounded,
     "_to_copy": conditions.converted,
     "_foreach_copy_": conditions.all_copied,
-    "index_add": conditions.added,
-    "index_copy": conditions.placed,
-    "scatter": conditions.scattered,
+    "index_add": scatter_conditions.added,
+    "index_copy": scatter_conditions.placed,
+    "scatter": scatter_conditions.scattered,
+    "scatter_add": scatter_conditions.scatter_added,
+    "put": scatter_conditions.put_by_number,
     "sort": conditions.ordered,
     "topk": conditions.topped,
     "_unique2": conditions.united,

@@ -22,25 +22,26 @@ def _check(x: Tensor) -> None:
         raise NotEmulatedError("pools of nothing, or of a view of negatives, are torch's")
 
 
-def _is_last(x: Tensor) -> bool:
+def is_last(x: Tensor) -> bool:
     """Tell whether channels lie side by side, as torch suggests it for a result."""
     return x.dim() == _IMAGES and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
 
 
-def _like(array: Any, x: Tensor) -> Tensor:
+def lie_like(array: Any, x: Tensor) -> Tensor:
+    """Return a tensor that lies in memory as a pool or an interpolation of x does."""
     result = to_torch(array)
-    return result.contiguous(memory_format=torch.channels_last) if _is_last(x) else result
+    return result.contiguous(memory_format=torch.channels_last) if is_last(x) else result
 
 
-def _pair(value: Any) -> tuple[int, ...]:
+def _each(value: Any, dims: int) -> tuple[int, ...]:
     found = tuple(value)
-    return found * 2 if len(found) == 1 else found
+    return found * dims if len(found) == 1 else found
 
 
-def _slides(given: Arguments) -> list[Sliding]:
-    kernel = _pair(given["kernel_size"])
-    stride = _pair(given["stride"]) if len(given["stride"]) else kernel
-    return [Sliding(*each) for each in zip(kernel, stride, _pair(given["padding"]), strict=True)]
+def _slides(given: Arguments, dims: int) -> list[Sliding]:
+    kernel = _each(given["kernel_size"], dims)
+    stride = _each(given["stride"], dims) if len(given["stride"]) else kernel
+    return [Sliding(*each) for each in zip(kernel, stride, _each(given["padding"], dims), strict=True)]
 
 
 def _count(size: int, how: Sliding, *, ceil: bool) -> int:
@@ -50,9 +51,9 @@ def _count(size: int, how: Sliding, *, ceil: bool) -> int:
     return count - 1 if ceil and (count - 1) * stride >= size + padding else count
 
 
-def _windows(given: Arguments) -> list[Windows]:
-    slides = _slides(given)
-    sizes = given["self"].shape[-2:]
+def _windows(given: Arguments, dims: int = 2) -> list[Windows]:
+    slides = _slides(given, dims)
+    sizes = given["self"].shape[-dims:]
     if any(2 * how.padding > how.kernel or min(how.kernel, how.stride) < 1 for how in slides):
         raise NotEmulatedError("torch names what is wrong")
     counts = [_count(size, how, ceil=given["ceil_mode"]) for size, how in zip(sizes, slides, strict=True)]
@@ -65,17 +66,20 @@ def _options(given: Arguments) -> dict[str, Any]:
     return {"divisor": given["divisor_override"], "count_padding": given["count_include_pad"]}
 
 
-def _average(given: Arguments) -> Tensor:
-    x = given["self"]
-    _check(x)
-    return _like(pooling.average(to_numpy(x), _windows(given), **_options(given)), x)
+def _average(dims: int) -> Callable[[Arguments], Tensor]:
+    def row(given: Arguments) -> Tensor:
+        x = given["self"]
+        _check(x)
+        return lie_like(pooling.average(to_numpy(x), _windows(given, dims), **_options(given)), x)
+
+    return row
 
 
 def _average_backward(given: Arguments) -> Tensor:
     x, grad = given["self"], given["grad_output"]
     _check(grad)
-    options = _options(given) | {"channels_last": _is_last(x)}
-    return _like(pooling.average_backward(to_numpy(grad), _windows(given), x.shape[-2:], **options), x)
+    options = _options(given) | {"channels_last": is_last(x)}
+    return lie_like(pooling.average_backward(to_numpy(grad), _windows(given), x.shape[-2:], **options), x)
 
 
 def _adaptive(given: Arguments) -> Tensor:
@@ -84,19 +88,19 @@ def _adaptive(given: Arguments) -> Tensor:
     counts = [int(each) for each in given["output_size"]]
     if min(counts) < 1:
         raise NotEmulatedError("pools of nothing are torch's")
-    return _like(pooling.adaptive_average(to_numpy(x), counts, channels_last=_is_last(x)), x)
+    return lie_like(pooling.adaptive_average(to_numpy(x), counts, channels_last=is_last(x)), x)
 
 
 def _adaptive_backward(given: Arguments) -> Tensor:
     x, grad = given["self"], given["grad_output"]
     _check(grad)
-    return _like(pooling.adaptive_average_backward(to_numpy(grad), x.shape[-2:], channels_last=_is_last(x)), x)
+    return lie_like(pooling.adaptive_average_backward(to_numpy(grad), x.shape[-2:], channels_last=is_last(x)), x)
 
 
 def _largest_backward(given: Arguments) -> Tensor:
     x, grad = given["self"], given["grad_output"]
     _check(grad)
-    return _like(pooling.largest_backward(to_numpy(grad), to_numpy(given["indices"]), x.shape[-2:]), x)
+    return lie_like(pooling.largest_backward(to_numpy(grad), to_numpy(given["indices"]), x.shape[-2:]), x)
 
 
 def _nearest_backward(dims: int) -> Callable[[Arguments], Tensor]:
@@ -109,15 +113,17 @@ def _nearest_backward(dims: int) -> Callable[[Arguments], Tensor]:
         windows = [
             pooling.nearest(size, count, scale) for size, count, scale in zip(shape[-dims:], grad.shape[-dims:], scales, strict=True)
         ]
-        return _like(pooling.nearest_backward(to_numpy(grad), windows), grad)
+        return lie_like(pooling.nearest_backward(to_numpy(grad), windows), grad)
 
     return row
 
 
 ROWS: dict[str, Callable[[Arguments], Tensor]] = {
-    "avg_pool2d": _average,
+    "avg_pool2d": _average(2),
+    "avg_pool3d": _average(3),
     "avg_pool2d_backward": _average_backward,
     "_adaptive_avg_pool2d": _adaptive,
+    "_adaptive_avg_pool3d": _adaptive,
     "_adaptive_avg_pool2d_backward": _adaptive_backward,
     "max_pool2d_with_indices_backward": _largest_backward,
     "adaptive_max_pool2d_backward": _largest_backward,

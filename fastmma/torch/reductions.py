@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fastmma.functions import embedding, group_norm, largest, losses, norms, optimizers, reduce, scans, softmax
 from fastmma.host.errors import NotEmulatedError
-from fastmma.torch import pools
+from fastmma.torch import interpolations, pools
 from fastmma.torch.arrays import DTYPES, to_numpy, to_torch
 from fastmma.torch.batch_norms import normalize, normalize_backward
 
@@ -114,8 +114,11 @@ def _variance(function: Callable[..., Any], root: bool) -> Row:
 
 
 def _log_sum_exp(given: Arguments) -> Tensor:
-    axes = _axes(given) or list(range(given["self"].dim()))
-    return as_tensor(reduce.reduce_logsumexp(as_strided_array(given["self"])[0], axes, keepdims=given["keepdim"]))
+    x: Tensor = given["self"]
+    if not x.dim():
+        return _log_sum_exp({"self": x.reshape(1), "dim": [0], "keepdim": False})
+    axes = _axes(given) or list(range(x.dim()))
+    return as_tensor(reduce.reduce_logsumexp(as_strided_array(x)[0], axes, keepdims=given["keepdim"]))
 
 
 def _product(given: Arguments) -> Tensor:
@@ -123,6 +126,13 @@ def _product(given: Arguments) -> Tensor:
     if given["self"].requires_grad:
         raise NotEmulatedError("the gradient of a product has other steps")
     return _sum(reduce.reduce_product)(given)
+
+
+def _trace(given: Arguments) -> Tensor:
+    rows, columns = given["self"].shape
+    if given["self"].requires_grad and rows > columns:
+        raise NotEmulatedError("PyTorch 2.11 also gives elements beyond the diagonal a gradient")
+    return _sum(reduce.reduce_sum)({"self": given["self"].diagonal(), "dim": None})
 
 
 def _norm(given: Arguments) -> Tensor:
@@ -180,7 +190,13 @@ def _layer_norm(given: Arguments) -> tuple[Tensor, ...]:
     return as_tensors(norms.layer_norm(*arrays, given["eps"]))
 
 
+def _check_statistics(given: Arguments) -> None:
+    if any(given[name].dtype is not torch.float32 for name in ("mean", "rstd")):
+        raise NotEmulatedError("statistics in 16 bits are a CPU's")
+
+
 def _layer_norm_backward(given: Arguments) -> tuple[Tensor | None, ...]:
+    _check_statistics(given)
     arrays = (
         as_gpu_array(given["grad_out"]),
         as_gpu_array(given["input"]),
@@ -206,6 +222,7 @@ def _group_norm(given: Arguments) -> tuple[Tensor, ...]:
 
 
 def _group_norm_backward(given: Arguments) -> tuple[Tensor | None, ...]:
+    _check_statistics(given)
     arrays = as_gpu_array(given["grad_out"]), as_gpu_array(given["input"]), as_gpu_array(given["mean"]), as_gpu_array(given["rstd"])
     return _masked(given, as_tensors(group_norm.group_norm_backward(*arrays, _maybe(given["weight"]))), 3)
 
@@ -261,6 +278,7 @@ ROWS: dict[str, Row] = {
     "sum": _sum(reduce.reduce_sum),
     "mean": _sum(reduce.reduce_mean),
     "amax": _sum(reduce.reduce_max),
+    "trace": _trace,
     "nansum": _sum(reduce.reduce_present),
     "prod": _product,
     "var": _variance(reduce.reduce_variance, False),
@@ -293,4 +311,5 @@ ROWS: dict[str, Row] = {
     "logsumexp": _log_sum_exp,
     "topk": _top,
     **pools.ROWS,
+    **interpolations.ROWS,
 }

@@ -64,8 +64,8 @@ LISTS = "a GPU has kernels of its own for lists of tensors"
 FUNCTIONS = names(
     """
     _log_softmax _log_softmax_backward_data _logcumsumexp _masked_softmax _masked_softmax_backward _safe_softmax _softmax
-    _softmax_backward_data _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d
-    _upsample_nearest_exact3d _weight_norm_interface _weight_norm_interface_backward bartlett_window binary_cross_entropy
+    _softmax_backward_data _upsample_bicubic2d_aa _upsample_bilinear2d_aa
+    _weight_norm_interface _weight_norm_interface_backward bartlett_window binary_cross_entropy
     binary_cross_entropy_backward binary_cross_entropy_with_logits blackman_window celu dist elu elu_backward
     fake_quantize_per_channel_affine_cachemask fake_quantize_per_tensor_affine_cachemask fft_fftfreq fft_rfftfreq floor_divide gelu
     gelu_backward glu glu_backward glu_jvp grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward
@@ -91,7 +91,7 @@ SUMS = names(
     multilabel_margin_loss_forward native_batch_norm native_batch_norm_backward native_group_norm native_group_norm_backward
     native_layer_norm native_layer_norm_backward native_norm nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward
     norm prod reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward renorm replication_pad1d_backward
-    replication_pad2d_backward replication_pad3d_backward scatter_add scatter_reduce std sum trace unfold_backward var
+    replication_pad2d_backward replication_pad3d_backward scatter_reduce std sum trace var
     """
 )
 STEPS = names(
@@ -99,7 +99,7 @@ STEPS = names(
     _foreach_addcdiv _foreach_addcmul _foreach_lerp _fused_adagrad _fused_adam _fused_adamw _fused_sgd addcdiv addcmul lerp
     """
 )
-TIES = names("kthvalue median mode nanmedian put")
+TIES = names("kthvalue median mode nanmedian")
 RANDOM = names("_fused_dropout _masked_scale _philox_normal _philox_uniform rand rand_like randn randn_like randperm")
 # of processes: what is moved, and what is summed
 GATHERED = names(

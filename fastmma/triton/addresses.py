@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,20 @@ def of_launch(memory: Memory) -> Iterator[None]:
         yield
     finally:
         _MEMORY.reset(token)
+
+
+@contextmanager
+def including(arrays: Mapping[str, NDArray[Any]]) -> Iterator[None]:
+    """Count arrays of a kernel's own as memory of the launch, until the block ends."""
+    memory = _MEMORY.get()
+    if memory is None or not arrays:
+        yield
+        return
+    found = [*zip(memory.starts, memory.ends, memory.names, strict=True)]
+    found += [(one.ctypes.data, one.ctypes.data + one.nbytes, name) for name, one in arrays.items()]
+    starts, ends, names = zip(*sorted(found), strict=True)
+    with of_launch(replace(memory, starts=starts, ends=ends, names=names)):
+        yield
 
 
 def _is_mapped(address: int) -> bool:

@@ -92,6 +92,8 @@ def test_load(move: Movement) -> None:
         assert result.shape == (2, 3, 32, move.registers)
         np.testing.assert_array_equal(result, expected)
         assert result.dtype == expected.dtype
+        none = warp.wmma_load(move.opcode, memory[:0], stride=stride, target="sm_90a")
+        assert (none.shape, none.dtype) == ((0, 3, 32, move.registers), expected.dtype)
 
 
 @cases("move", STORES)

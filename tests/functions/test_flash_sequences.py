@@ -9,6 +9,7 @@ import pytest
 from reference import flash_sequences as recording
 
 from fastmma.functions.attention import (
+    Dropout,
     flash,
     flash_backward,
     flash_repeats,
@@ -28,13 +29,14 @@ def computed(call: recording.Call) -> tuple[list[recording.Array], bool]:
     """Compute the results of a call, and tell whether the gradient of the queries is fixed."""
     given, (q, k, v, grad) = call.given, recording.operands(call)
     settings: dict[str, Any] = {"causal": given["causal"], "window": given["window"] or (-1, -1)}
-    deterministic = given.get("deterministic", False)
-    if call.kind == "varlen":
-        places = [np.cumsum([0, *given[name]]).tolist() for name in ("lengths", "keys")]
+    deterministic = given.get("deterministic", call.kind in ("varlen_drop", "varlen_one"))
+    if call.kind.startswith("varlen"):
+        places = [np.cumsum([0, *each]).tolist() for each in (recording.lengths(call), given["keys"])]
         settings["scale"] = given.get("scale")
+        settings["dropout"] = Dropout(given["p"], 1234, 4 * bool(given["offset"])) if "p" in given else None
         out, logs = flash_sequences(q, k, v, *places, **settings)
         gradients = flash_sequences_backward(grad, q, k, v, out, logs, *places, **settings, deterministic=deterministic)
-        settings.pop("scale")
+        settings = {name: settings[name] for name in ("causal", "window")}
         return [out, logs, *gradients], flash_sequences_repeat(given["size"], *places, **settings, deterministic=deterministic)
     q, k, v, grad = (each.swapaxes(1, 2) for each in (q, k, v, grad))
     out, logs = flash(q, k, v, **settings)
@@ -75,5 +77,3 @@ def test_what_is_refused() -> None:
             flash_sequences(q, q, q, starts, key_starts)
     with pytest.raises(OperandError, match="place, head, head dimension"):
         flash_sequences(q[None], q, q, (0, 6), (0, 6))
-    with pytest.raises(OperandError, match="not known"):
-        flash_sequences(q, q[:, :1], q[:, :1], range(7), range(7))

@@ -15,7 +15,7 @@ import pytest
 
 from fastmma.host import float_mode
 from fastmma.host.locks import lock
-from fastmma.kernels.llvm import disk_cache
+from fastmma.kernels.llvm import disk_cache, folders
 
 # neither Windows nor, in part, macOS has these
 PLAIN_SYSTEM = """
@@ -139,4 +139,4 @@ def test_the_users_cache(platform: str, where: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert where in disk_cache._folders()[1].as_posix()
+    assert where in folders.list_folders()[1].as_posix()

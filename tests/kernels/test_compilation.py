@@ -23,7 +23,7 @@ import pytest
 import fastmma
 from fastmma import CacheWarning
 from fastmma.host import permissions
-from fastmma.kernels.llvm import disk_cache, numba_kernels, sources
+from fastmma.kernels.llvm import disk_cache, folders, numba_kernels, sources
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
 
 PACKAGE = Path(fastmma.__file__).parent
@@ -62,7 +62,7 @@ def is_found(values: Any = VALUES) -> bool:
 
 
 def kept(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    return sorted(folder.rglob("*.kernel"))
 
 
 def test_what_only_kernels_call_has_no_code_of_its_own(folder: Path) -> None:
@@ -101,7 +101,6 @@ def test_a_kernel_is_kept_for_each_signature(folder: Path) -> None:
     assert is_found(np.arange(5))
     assert is_found()
     assert len(kept(folder)) == 2
-    assert {path.suffix for path in kept(folder)} == {".kernel"}
 
 
 def another_signature(path: Path) -> None:
@@ -161,13 +160,13 @@ def test_a_flipped_bit_is_a_miss_wherever_it_is(folder: Path) -> None:
     [path] = kept(folder)
     whole = path.read_bytes()
     key = b"another key"
-    assert disk_cache._read(path, key) is None
-    path.write_bytes(disk_cache._check(key, whole) + whole)
-    assert disk_cache._read(path, key) == whole
+    assert folders.read(path, key) is None
+    folders.write(path, key, whole)
+    assert folders.read(path, key) == whole
     checked = path.read_bytes()
     for place in (*range(64), *random.Random(1).sample(range(len(checked)), 200)):
         path.write_bytes(checked[:place] + bytes([checked[place] ^ 1 << place % 8]) + checked[place + 1 :])
-        assert disk_cache._read(path, key) is None
+        assert folders.read(path, key) is None
 
 
 @pytest.mark.parametrize("content", [pickle.dumps(None), pickle.dumps((1, 2)), b"no pickle", GONE])
@@ -207,8 +206,8 @@ def test_no_folder_that_can_be_written_is_said_once(monkeypatch: pytest.MonkeyPa
 
 def test_sources_that_cannot_be_read_are_said_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "KERNELS", tmp_path / "kernels.zip" / "kernels")
-    sources._read.cache_clear()
-    sources._digest.cache_clear()
+    for cached in (sources._read, sources._digest, sources._files, sources._is_module):
+        cached.cache_clear()
     with pytest.warns(CacheWarning, match="no source of .* is in"):
         assert not is_found()
     assert not is_found()
@@ -256,9 +255,9 @@ def test_a_file_that_cannot_be_replaced_is_said_once(folder: Path) -> None:
 def test_a_file_that_is_too_large_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_found()
     [path] = kept(folder)
-    monkeypatch.setattr(disk_cache, "_LARGEST", path.stat().st_size)
+    monkeypatch.setattr(folders, "LARGEST", path.stat().st_size)
     assert is_found()
-    monkeypatch.setattr(disk_cache, "_LARGEST", path.stat().st_size - 1)
+    monkeypatch.setattr(folders, "LARGEST", path.stat().st_size - 1)
     assert not is_found()
 
 
@@ -354,7 +353,7 @@ def test_a_refused_folder_is_said_also_where_another_serves(tmp_path: Path, monk
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     first.chmod(0o777)
-    monkeypatch.setattr(disk_cache, "_folders", lambda: [first, second])
+    monkeypatch.setattr(folders, "list_folders", lambda: [first, second])
     with pytest.warns(CacheWarning, match=f"neither read from this folder nor kept there: {first}: everybody"):
         assert not is_found()
     assert is_found()
@@ -363,10 +362,10 @@ def test_a_refused_folder_is_said_also_where_another_serves(tmp_path: Path, monk
 
 @pytest.mark.usefixtures("folder")
 def test_the_second_folder_serves_where_the_first_is_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_cache, "_folders", lambda: [Path(NO_FOLDER), tmp_path / "second"])
+    monkeypatch.setattr(folders, "list_folders", lambda: [Path(NO_FOLDER), tmp_path / "second"])
     assert not is_found()
     assert is_found()
-    monkeypatch.setattr(disk_cache, "_folders", lambda: [tmp_path / "second", tmp_path / "third"])
+    monkeypatch.setattr(folders, "list_folders", lambda: [tmp_path / "second", tmp_path / "third"])
     assert is_found()
     assert len(kept(tmp_path / "second")) == 1
 
@@ -374,12 +373,12 @@ def test_the_second_folder_serves_where_the_first_is_not_writable(tmp_path: Path
 def test_folders_without_numba_cache_dir(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    beside, *user = disk_cache._folders()
+    beside, *user = folders.list_folders()
     assert beside == PACKAGE / "kernels" / "__pycache__"
     assert len(user) == 1
     monkeypatch.setenv("XDG_CACHE_HOME", "~/nobody")  # what Python makes of ~ for a user without a home
     if sys.platform == "linux":
-        assert disk_cache._folders() == [beside]
+        assert folders.list_folders() == [beside]
 
 
 def test_kernels_that_hold_addresses_are_not_kept(folder: Path) -> None:
@@ -395,17 +394,14 @@ def test_kernels_that_hold_addresses_are_not_kept(folder: Path) -> None:
 def test_readers_never_see_half_a_file(tmp_path: Path) -> None:
     path, key = tmp_path / "kernel", b"key"
     contents = {bytes([byte]) * 300_000 for byte in range(4)}
-    writers = [
-        threading.Thread(target=lambda: [disk_cache._write(path, disk_cache._check(key, each) + each) for each in [*contents] * 10])
-        for _ in range(3)
-    ]
+    writers = [threading.Thread(target=lambda: [folders.write(path, key, each) for each in [*contents] * 10]) for _ in range(3)]
     for writer in writers:
         writer.start()
-    seen = [disk_cache._read(path, key) for _ in range(300)]
+    seen = [folders.read(path, key) for _ in range(300)]
     for writer in writers:
         writer.join()
     assert set(seen) - {None} <= contents
-    assert disk_cache._read(path, key) in contents
+    assert folders.read(path, key) in contents
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -466,7 +462,7 @@ def test_processes_that_start_at_once_share_a_folder(tmp_path: Path, expected: s
     for processes in (3, 1):
         running = [python(SCRIPT, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(processes)]
         assert [outcome(process) for process in running] == [(0, expected, "")] * processes
-        assert {path.suffix for path in kept(tmp_path)} == {".kernel"}
+        assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} <= {".kernel", ".cpu"}
 
 
 def test_the_command_line_says_it_in_one_line() -> None:

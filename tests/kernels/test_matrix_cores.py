@@ -79,6 +79,15 @@ def test_infinities_and_sums_that_overflow(target: str, name: str, shape: tuple[
     np.testing.assert_array_equal(d[rows, : n // 2 + 2].view(np.uint32), expected.view(np.uint32))
 
 
+@cases(("target", "name"), [kind[:2] for kind in KINDS])
+def test_zeros_times_a_nan(target: str, name: str) -> None:
+    """All of a are zeros: no exponent of theirs says that a column of b needs care."""
+    a, b = np.zeros((3, 40), FORMATS[name].dtype), np.ones((40, 5), FORMATS[name].dtype)
+    b[7, 2] = np.nan
+    for x, y in ((a, b), (b.T, a.T)):
+        assert_bits_equal(gemm(x, y, target=target), gemm(x, y, target=target, backend="reference"))
+
+
 @cases(("name", "spread"), [(name, spread) for name in ("f16", "bf16") for spread in (2, 8)])
 def test_lanes_have_the_bits_of_the_reference(name: str, spread: int) -> None:
     """No element of a and b is an infinity or a NaN, for which other kernels compute rows again."""

@@ -59,8 +59,8 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    sources._read.cache_clear()
-    sources._digest.cache_clear()
+    for cached in (sources._read, sources._digest, sources._files, sources._is_module):
+        cached.cache_clear()
 
 
 def test_the_modules_are_those_that_python_finds() -> None:

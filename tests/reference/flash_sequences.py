@@ -42,12 +42,19 @@ def operands(call: Call) -> list[Array]:
     keys = [*call.seeds, call.kind, json.dumps(given, sort_keys=True)]
     codes = [each if isinstance(each, int) else zlib.crc32(each.encode()) for each in keys]
     rng = np.random.Generator(np.random.PCG64(codes))
-    if call.kind == "varlen":
-        first = (sum(given["lengths"]),), (sum(given["keys"]),)
+    if call.kind.startswith("varlen"):
+        first = (sum(lengths(call)),), (sum(given["keys"]),)
     else:
         first = (given["batch"], given["queries"]), (given["batch"], given["keys"])
     q, k = ((*each, heads, given["size"]) for each, heads in zip(first, (given["heads"], given["shared"]), strict=True))
     return [rng.standard_normal(shape, np.float32).astype(DTYPES[given["fmt"]]) for shape in (q, k, k, q)]
+
+
+def lengths(call: Call) -> list[int]:
+    """Return how many queries each sequence has."""
+    given = call.given
+    found: list[int] = given["lengths"] if "lengths" in given else [1] * given["count"]
+    return found
 
 
 def checksum(array: Array) -> int:

@@ -14,7 +14,7 @@ _STEPS = 0x9E3779B9, 0xBB67AE85
 _LOW = 0xFFFFFFFF
 _MASK, _HALF = np.uint64(_LOW), np.uint64(32)
 _FLASH_ROUNDS, _ROUNDS = 7, 10
-_WARP = 32
+WARP = 32
 _BAND, _STRIP = 16, 32  # rows and columns for which a warp draws at once
 _TILE = 16  # rows and columns of cuDNN's tiles
 _UNIT = np.float32(float.fromhex("0x1.0000000000000p-32"))  # 2^-32
@@ -65,7 +65,7 @@ def keep_by_warps(dropout: Dropout, heads: int, queries: int, keys: int) -> NDAr
     >>> int(keep_by_warps(Dropout(0.5, 1), 1, 2, 8).sum())
     8
     """
-    lanes = np.arange(heads * _WARP, dtype=np.uint64).reshape(heads, 1, 1, _WARP) + np.uint64(dropout.offset)
+    lanes = np.arange(heads * WARP, dtype=np.uint64).reshape(heads, 1, 1, WARP) + np.uint64(dropout.offset)
     bands = np.arange(-(-queries // _BAND), dtype=np.uint64).reshape(1, -1, 1, 1)
     strips = np.arange(-(-keys // _STRIP), dtype=np.uint64).reshape(1, 1, -1, 1)
     shape = np.broadcast_shapes(lanes.shape, bands.shape, strips.shape)

@@ -1,6 +1,7 @@
 """Flash attention of sequences that lie one after the other, forward and backward: ``mha_varlen_fwd`` and ``mha_varlen_bwd`` of torch 2.11.
 
-The kernels are those of `flash` and `flash_backward`; a sequence is an element of a batch, and its keys are never divided into parts.
+The kernels are those of `flash` and `flash_backward`; a sequence is an element of a batch. Its keys are divided into parts only where all
+sequences have one query and heads share keys.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastmma.functions.arithmetic import round_to
-from fastmma.functions.attention.blocks import FLASH, PROCESSORS, round_dimension
+from fastmma.functions.attention.blocks import FLASH, PROCESSORS, count_parts, round_dimension
+from fastmma.functions.attention.dropout import WARP, Dropout
 from fastmma.functions.attention.flash_forward import attend
 from fastmma.functions.attention.flash_gradients import differentiate
 from fastmma.functions.attention.operands import HALVES, Array, Floats, Heads, check_gradient, heads_of
@@ -78,11 +80,33 @@ def _heads(q: Array, k: Array, v: Array, scale: float | None) -> Heads:
     return found
 
 
-def _each(operands: Heads, sequences: Sequence[Places]) -> Iterator[tuple[Heads, Places]]:
-    for each in sequences:
+def _each(operands: Heads, sequences: Sequence[Places], dropout: Dropout | None) -> Iterator[tuple[Heads, Places, Dropout | None]]:
+    heads = len(operands.q)
+    for index, each in enumerate(sequences):
         k, v = operands.k[:, each.keys], operands.v[:, each.keys]
         if each.queries.stop > each.queries.start and each.keys.stop > each.keys.start:
-            yield operands._replace(q=operands.q[:, each.queries], k=k, v=v), each
+            drawn = None if dropout is None else dropout._replace(offset=dropout.offset + index * heads * WARP)
+            yield operands._replace(q=operands.q[:, each.queries], k=k, v=v), each, drawn
+
+
+def _attend_single(operands: Heads, sequences: Sequence[Places], groups: int, processors: int, threads: int) -> tuple[Floats, Floats]:
+    """Attend with one query a sequence: heads that share keys become queries of one head, and keys are divided into parts."""
+    heads, _, size = operands.q.shape
+    longest = max(each.keys.stop - each.keys.start for each in sequences)
+    parts = count_parts(groups, longest, size, heads // groups * len(sequences), processors)
+    out, logs = np.zeros(operands.q.shape, np.float32), np.full(operands.q.shape[:2], _INFINITY)
+    for one, each, _ in _each(operands, sequences, None):
+        found, log = attend(_in_groups(one, groups), Window(), None, parts, threads)
+        out[:, each.queries] = found.reshape(heads, 1, size)
+        logs[:, each.queries] = log.reshape(heads, 1)
+    return out, logs
+
+
+def _in_groups(operands: Heads, groups: int) -> Heads:
+    """Turn the heads that share keys into queries of one head."""
+    heads, _, size = operands.q.shape
+    q = operands.q.reshape(heads // groups, groups, size)
+    return operands._replace(q=q, k=operands.k[::groups], v=operands.v[::groups])
 
 
 @np.errstate(all="ignore")
@@ -97,6 +121,8 @@ def flash_sequences(
     causal: bool = False,
     scale: float | None = None,
     window: tuple[int, int] = (-1, -1),
+    dropout: Dropout | None = None,
+    processors: int = PROCESSORS,
     threads: int | None = None,
 ) -> tuple[Array, Floats]:
     """Compute ``aten::_flash_attention_forward`` of sequences: the output, and the logarithms of the sums of exponentials.
@@ -113,6 +139,9 @@ def flash_sequences(
         By default one over the square root of the head dimension.
     window : tuple of int
         How many keys before and after its own place a query sees; -1: all.
+    dropout : Dropout, optional
+    processors : int
+        Streaming multiprocessors of the GPU. Their number decides into how many parts the keys of single queries are divided.
     threads : int, optional
 
     Returns
@@ -135,11 +164,13 @@ def flash_sequences(
     operands = _heads(q, k, v, scale)
     sequences = place(starts, key_starts, causal=causal, window=window)
     most = max(each.queries.stop - each.queries.start for each in sequences)
-    if most == 1 and k.shape[1] < q.shape[1] and max(window) < 0:
-        raise OperandError("flash_sequences: heads that share keys are queries of one head where all sequences have one query; not known")
+    if most == 1 and k.shape[1] < q.shape[1] and max(window) < 0 and dropout is None:
+        groups = q.shape[1] // k.shape[1]
+        single, logs = _attend_single(operands, sequences, groups, processors, thread_count(threads))
+        return np.ascontiguousarray(round_to(single, q.dtype).transpose(1, 0, 2)), logs
     out, logs = np.zeros(operands.q.shape, q.dtype), np.full(operands.q.shape[:2], _INFINITY)
-    for one, each in _each(operands, sequences):
-        found, logs[:, each.queries] = attend(one, each.window, None, 1, thread_count(threads))
+    for one, each, drawn in _each(operands, sequences, dropout):
+        found, logs[:, each.queries] = attend(one, each.window, drawn, 1, thread_count(threads))
         out[:, each.queries] = round_to(found, q.dtype)
     return np.ascontiguousarray(out.transpose(1, 0, 2)), logs
 
@@ -159,6 +190,7 @@ def flash_sequences_backward(
     causal: bool = False,
     scale: float | None = None,
     window: tuple[int, int] = (-1, -1),
+    dropout: Dropout | None = None,
     deterministic: bool = False,
     processors: int = PROCESSORS,
 ) -> tuple[Array, Array, Array]:
@@ -174,7 +206,7 @@ def flash_sequences_backward(
         As in `flash_sequences`.
     out, logsumexp : array
         The results of `flash_sequences`.
-    causal, scale, window
+    causal, scale, window, dropout
         As in `flash_sequences`.
     deterministic : bool
         ``torch.use_deterministic_algorithms(True)`` is set.
@@ -206,9 +238,9 @@ def flash_sequences_backward(
     heads = len(operands.q)
     buffers = -(-processors // (heads * len(sequences))) if deterministic else 1
     dq, dk, dv = (np.zeros_like(each) for each in operands[:3])
-    for one, each in _each(operands, sequences):
+    for one, each, drawn in _each(operands, sequences, dropout):
         given = grad_out[each.queries].swapaxes(0, 1), out[each.queries].swapaxes(0, 1), logsumexp[:, each.queries]
-        dq[:, each.queries], dk[:, each.keys], dv[:, each.keys] = differentiate(one, *given, each.window, None, buffers)
+        dq[:, each.queries], dk[:, each.keys], dv[:, each.keys] = differentiate(one, *given, each.window, drawn, buffers)
     return np.ascontiguousarray(dq.swapaxes(0, 1)), _add_groups(dk, k.shape), _add_groups(dv, v.shape)
 
 

@@ -51,10 +51,19 @@ def _instruction(row: Row) -> Instruction:
     )
 
 
-@cache
-def every() -> tuple[Instruction, ...]:
-    """All of AMD's matrix instructions."""
-    return tuple(map(_instruction, ROWS))
+@lru_cache(1024)
+def _member(number: int) -> Instruction:
+    """The instruction of a row, made when it is needed."""
+    return _instruction(ROWS[number])
+
+
+def every(target: str | None = None, types: tuple[str, str] | None = None) -> tuple[Instruction, ...]:
+    """List AMD's matrix instructions, all or those of a target, of all types or those of A and B."""
+    return tuple(
+        _member(number)
+        for number, row in enumerate(ROWS)
+        if (target is None or target in row.targets) and (types is None or row.types[1:] == types)
+    )
 
 
 @cache

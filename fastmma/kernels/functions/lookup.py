@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastmma.kernels.llvm import cpu
-from fastmma.kernels.llvm.object_code import INLINES_LATE
 
 _LANES = 16
 _LANE_BITS = 4
@@ -47,6 +46,8 @@ def declare_permutation() -> str:
 
 def in_registers() -> bool:
     """Tell whether tables are looked up in registers."""
+    from fastmma.kernels.llvm.library import INLINES_LATE
+
     return INLINES_LATE and "avx512f" in cpu.usable()
 
 

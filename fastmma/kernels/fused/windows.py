@@ -155,7 +155,8 @@ def multiply(p: Windows, x: Numbers, y: Numbers, c: NDArray[np.float32] | None, 
         return
     c = np.zeros(out.shape, np.float32) if c is None else np.ascontiguousarray(c)
     results = np.empty(out.shape, np.float32)
-    specials = int(x.exponents.max()) + int(y.exponents.max()) >= 126
+    highest = int(x.exponents.max()), int(y.exponents.max())
+    specials = SPECIAL in highest or sum(highest) >= 126
 
     def work(first: int, last: int, _worker: int) -> None:
         _run(p, x, y, c, results, specials, first, last)

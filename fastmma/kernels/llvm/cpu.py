@@ -7,14 +7,11 @@ import platform
 import sys
 from functools import cache
 
-import llvmlite.binding
-
 from fastmma.host.environment import variable
 from fastmma.host.threads import call_uninterrupted
-from fastmma.kernels.llvm import locks, settings  # noqa: F401  # LLVM is asked only after forks have come to hold its lock
+from fastmma.kernels.llvm import settings
+from fastmma.kernels.llvm.host_cpu import host_cpu
 
-llvmlite.binding.initialize_native_target()
-llvmlite.binding.initialize_native_asmprinter()
 _MACHINE = platform.machine().lower()
 _X86, _AARCH64 = ("x86_64", "amd64"), ("aarch64", "arm64")
 _SUM_OF_PRODUCTS = """
@@ -41,15 +38,17 @@ def _features() -> frozenset[str]:
         return frozenset(item[1:] for item in settings.CPU_FEATURES.split(",") if item.startswith("+"))
     if settings.CPU_NAME == "generic":
         return frozenset()
-    found = frozenset(name for name, present in llvmlite.binding.get_host_cpu_features().items() if present)
+    found = frozenset(each[1:] for each in host_cpu().features.split(",") if each.startswith("+"))
     return found | _implied() if _MACHINE in _AARCH64 else found
 
 
 def _implied() -> frozenset[str]:
     """Return what LLVM compiles for by the name of an AArch64 CPU, and does not list: sdot, for a sum of products of bytes."""
     triple, name, listed = machine()
-    compiler = llvmlite.binding.Target.from_triple(triple).create_target_machine(cpu=name, features=listed)
-    code = compiler.emit_assembly(llvmlite.binding.parse_assembly(_SUM_OF_PRODUCTS))
+    from fastmma.kernels.llvm.library import binding
+
+    compiler = binding.Target.from_triple(triple).create_target_machine(cpu=name, features=listed)
+    code = compiler.emit_assembly(binding.parse_assembly(_SUM_OF_PRODUCTS))
     return frozenset({"neon", "dotprod"} if "sdot" in code else {"neon"})
 
 
@@ -60,14 +59,13 @@ def machine() -> tuple[str, str, str]:
 
 
 def _machine() -> tuple[str, str, str]:
-    name = settings.CPU_NAME or llvmlite.binding.get_host_cpu_name()
+    name = settings.CPU_NAME or host_cpu().name
     features = settings.CPU_FEATURES
     if features is None:
-        found = llvmlite.binding.get_host_cpu_features()
+        features = host_cpu().features
         if not settings.number("NUMBA_ENABLE_AVX", 1):
-            found.update({each: False for each in found if each.startswith("avx")})
-        features = found.flatten()
-    return llvmlite.binding.get_process_triple(), name, features
+            features = features.replace("+avx", "-avx")
+    return host_cpu().triple, name, features
 
 
 def portable() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-import llvmlite.binding
 from llvmlite import ir
 
 from fastmma.kernels.llvm.architecture import architecture_of
@@ -150,7 +149,9 @@ class Emitter:
         words = total.type
         if instruction != "vpdpbusd":
             return self._dot_in_quarters(instruction, total, a, b)
-        operands = words if llvmlite.binding.llvm_version_info[0] < 21 else vector(I8, 4 * words.count)
+        from fastmma.kernels.llvm.library import binding
+
+        operands = words if binding.llvm_version_info[0] < 21 else vector(I8, 4 * words.count)
         name = f"x86.avx512.vpdpbusd.{32 * words.count}"
         return self.intrinsic(name, words, total, self.cast(a, operands), self.cast(b, operands))
 

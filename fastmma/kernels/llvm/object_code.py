@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import ir
 
 from fastmma.host.notice import compiling
 from fastmma.kernels.llvm import cpu, settings
 from fastmma.kernels.llvm.collection import uncollected
 from fastmma.kernels.llvm.disk_cache import KernelFiles
 from fastmma.kernels.llvm.locks import LOCK
+from fastmma.kernels.llvm.machine_code import PLACES, place_object
 
 _OPTIMIZATION = 1  # of emitted vector code, which higher levels take longer over and make no faster
 _OPTIMIZATION_OF_LOOPS = 2  # of code that is written as text
-INLINES_LATE = hasattr(binding.ModulePassManager, "add_always_inliner_pass")  # since llvmlite 0.45
+_HOW = {"reloc": "pic", "codemodel": "small"} if PLACES else {"reloc": "static", "codemodel": "jitdefault"}
 _linked: list[Any] = []  # engines, which own the memory that compiled code lies in
 
 
@@ -27,16 +28,16 @@ def linked(files: KernelFiles, compiled_for: tuple[Any, ...], emit: Callable[[ir
             with compiling():
                 compiled = code = _compiled(emit)
             files.keep(compiled_for, lambda: compiled)
-        return _address(code, function)
+        return _addresses(code, [function])[0]
 
 
 def _target_machine() -> Any:
     """A compiler for this CPU; every engine takes one of its own."""
+    from fastmma.kernels.llvm.library import binding
+
     triple, name, features = cpu.machine()
     level = min(settings.OPTIMIZATION, 2)
-    return binding.Target.from_triple(triple).create_target_machine(
-        cpu=name, features=features, opt=level, reloc="static", codemodel="jitdefault", jit=True
-    )
+    return binding.Target.from_triple(triple).create_target_machine(cpu=name, features=features, opt=level, jit=True, **_HOW)
 
 
 def link_text(files: KernelFiles, record: Any, write: Callable[[], str], functions: Sequence[str]) -> list[int]:
@@ -47,11 +48,12 @@ def link_text(files: KernelFiles, record: Any, write: Callable[[], str], functio
             with compiling():
                 compiled = code = _compiled_text(write())
             files.keep((record,), lambda: compiled)
-        engine = _linked_engine(code)
-        return [engine.get_function_address(function) for function in functions]
+        return _addresses(code, functions)
 
 
 def _compiled_text(text: str) -> bytes:
+    from fastmma.kernels.llvm.library import INLINES_LATE, binding
+
     machine = _target_machine()
     module = binding.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
@@ -69,6 +71,8 @@ def _compiled_text(text: str) -> bytes:
 
 def assembly(emit: Callable[[ir.Module], None], triple: str, name: str, features: str) -> str:
     """The assembly language of a module for any CPU that LLVM knows, to be looked at."""
+    from fastmma.kernels.llvm.library import binding
+
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     machine = binding.Target.from_triple(triple).create_target_machine(cpu=name, features=features, opt=2, reloc="static")
@@ -85,6 +89,8 @@ def _compiled(emit: Callable[[ir.Module], None]) -> bytes:
 
 def _optimized(emit: Callable[[ir.Module], None], machine: Any) -> Any:
     """A module as LLVM has it before it chooses instructions."""
+    from fastmma.kernels.llvm.library import binding
+
     with uncollected():
         module = ir.Module()
         module.triple, module.data_layout = machine.triple, str(machine.target_data)
@@ -100,14 +106,19 @@ def _optimized(emit: Callable[[ir.Module], None], machine: Any) -> Any:
     return parsed
 
 
-def _address(code: bytes, function: str) -> int:
-    """Return where a function of object code is, linked into the process."""
-    address: int = _linked_engine(code).get_function_address(function)
-    return address
+def _addresses(code: bytes, functions: Sequence[str]) -> list[int]:
+    """Return where functions of object code are, which is put into memory."""
+    placed = place_object(code)
+    if placed is not None:
+        return [placed[function] for function in functions]
+    engine = _linked_engine(code)
+    return [engine.get_function_address(function) for function in functions]
 
 
 def _linked_engine(code: bytes) -> Any:
     """Link object code into the process."""
+    from fastmma.kernels.llvm.library import binding
+
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine())
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable
 from functools import lru_cache
@@ -18,20 +19,33 @@ _COMMENT = re.compile(r"#.*")
 _NAME = re.compile(r"(\w+)(?: as \w+)?")
 
 
-def _path(module: str) -> Path:
+def _path(module: str) -> str:
     """Return where the source of a module of the kernels is; packages have no code."""
-    return KERNELS.joinpath(*module.removeprefix(PACKAGE).split(".")).with_suffix(".py")
+    return f"{KERNELS}{module.removeprefix(PACKAGE).replace('.', os.sep)}.py"
+
+
+@lru_cache(64)
+def _files(folder: str) -> frozenset[str]:
+    """List a folder of sources; imports name hundreds of what may be modules."""
+    return frozenset(os.listdir(folder) if os.path.isdir(folder) else ())
+
+
+@lru_cache(4096)
+def _is_module(name: str) -> bool:
+    """Tell whether a name is that of a module of the kernels."""
+    folder, _, file = _path(name).rpartition(os.sep)
+    return file in _files(folder)
 
 
 @lru_cache(1024)
 def _read(module: str) -> tuple[bytes, tuple[str, ...]]:
     """Read a module: its source, and the modules of the kernels that it imports."""
-    path = _path(module)
-    if not path.is_file():
+    if not _is_module(module):
         raise FileNotFoundError(f"no source of {module} is in {KERNELS}")
-    text = path.read_text(encoding="utf-8")
+    with open(_path(module), encoding="utf-8") as file:
+        text = file.read()
     named = [each for found in _IMPORT.findall(text) for each in _list_named(*found)]
-    return text.encode(), tuple(each for each in dict.fromkeys(named) if _path(each).is_file())
+    return text.encode(), tuple(each for each in dict.fromkeys(named) if _is_module(each))
 
 
 def _list_named(origin: str, names: str, whole: str) -> list[str]:

@@ -31,7 +31,8 @@ from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_gpu import library_gpu
-from fastmma.products.presets import KERNEL_EPILOGUES, KernelEpilogue
+from fastmma.products.library_order import KernelEpilogue
+from fastmma.products.presets import KERNEL_EPILOGUES
 
 WORKSPACE = 32 << 20
 _TF32 = "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32"

@@ -11,7 +11,8 @@ from fastmma.products.choice import default_instruction
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.rows import BYTES, NARROW, Product, TileRow
 from fastmma.products.cublas.segments import cut_segments
-from fastmma.products.presets import KERNEL_EPILOGUES, KernelEpilogue
+from fastmma.products.library_order import KernelEpilogue
+from fastmma.products.presets import KERNEL_EPILOGUES
 
 _MMA = "mma.sync.aligned.{shape}.row.col.f32.{fmt}.{fmt}.f32"
 

@@ -237,8 +237,11 @@ def make_conversion(step: Step, plan: Plan, parts: list[str]) -> tuple[Run, str]
     if (len(step.operands) == 3) != (target in conversions.PACKED and source == "f32"):
         raise NotEmulatedError(step.opcode)
     options = {part for part in parts[1:] if part not in KINDS}
+    zero = np.zeros((1, 1), KINDS[source])
     if len(step.operands) == 3 and target in conversions.PACKED:
-        return make_pure(step, plan, [source, source], partial(conversions.pack, source=source, target=target, options=options)), CONVERTED
+        pack = partial(conversions.pack, source=source, target=target, options=options)
+        pack(zero, zero)  # raises before the launch where nothing does it
+        return make_pure(step, plan, [source, source], pack), CONVERTED
     if target in PAIRS and source in conversions.PACKED:
         return make_pure(step, plan, [source], partial(conversions.unpack, source=source, target=target)), CONVERTED
     if target in conversions.PACKED and source in PAIRS:
@@ -248,5 +251,7 @@ def make_conversion(step: Step, plan: Plan, parts: list[str]) -> tuple[Run, str]
             return conversions.pack(halves[..., 1], halves[..., 0], "f32", target, options)
 
         return make_pure(step, plan, [source], narrow), CONVERTED
+    convert = partial(conversions.convert, source=source, target=target, options=options)
+    convert(zero)
     status = CONVERTED if is_float(source) or is_float(target) else EXACT
-    return make_pure(step, plan, [source], partial(conversions.convert, source=source, target=target, options=options)), status
+    return make_pure(step, plan, [source], convert), status

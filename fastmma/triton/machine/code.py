@@ -18,6 +18,8 @@ _COUNTED = re.compile(r"^(%?[\w$]+)<(\d+)>$")
 _LABEL = re.compile(r"^([\w$]+):\s*")
 _PREDICATE = re.compile(r"^@(!?)([%\w$]+)\s+")
 _COMMENT = re.compile(r"//.*$")
+_TABLE = re.compile(r"^\.(?:global|const) .*\.b8 (\w+)\[\d+\] = \{([\d, ]+)\};", re.MULTILINE)
+_LOCAL = re.compile(r"\.local\s[^;]*\b__local_depot\d+\[(\d+)\]")
 _THREADS = re.compile(r"\.reqntid (\d+)")
 _SHARED = re.compile(r"^\.(?:extern|visible|weak)?\s*\.?shared\s.*?(\w+)\s*(?:\[(\d*)\])", re.MULTILINE)
 _SIZES = {"pred": 1, "8": 1, "16": 2, "32": 4, "64": 8}
@@ -114,6 +116,10 @@ class Code:
         Bytes of each register; 1 for predicates.
     threads : int
         Of a block.
+    local : int
+        Bytes of local memory of a thread, at addresses of 32 bits.
+    tables : dict
+        Bytes of the module's tables, by name.
     """
 
     blocks: tuple[Block, ...]
@@ -121,6 +127,8 @@ class Code:
     parameters: dict[str, Parameter]
     sizes: tuple[int, ...]
     threads: int
+    local: int = 0
+    tables: dict[str, bytes] = field(default_factory=dict)
 
 
 def parse_number(text: str) -> Immediate | None:
@@ -300,7 +308,10 @@ def read_code(text: str) -> Code:
     threads = _THREADS.search(text, entry.end(), start)
     if threads is None:
         raise NotEmulatedError("PTX that does not say how many threads a block has")
-    return Code(tuple(reader.blocks), reader.labels, parameters, tuple(reader.sizes), int(threads[1]))
+    local = _LOCAL.search(text, start)
+    bytes_of_local = int(local[1]) if local and re.search(r"\bmov\.[bu]32\s+%SPL, __local_depot", text) else 0
+    tables = {name: bytes(int(one) for one in values.split(",")) for name, values in _TABLE.findall(text)}
+    return Code(tuple(reader.blocks), reader.labels, parameters, tuple(reader.sizes), int(threads[1]), bytes_of_local, tables)
 
 
 def _end_of_body(text: str, start: int) -> int:

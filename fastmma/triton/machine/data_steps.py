@@ -20,6 +20,9 @@ from fastmma.triton.machine.operands import (
 from fastmma.triton.machine.state import Mask, Run, State
 from fastmma.triton.machine.values import KINDS, UNSIGNED, getter
 
+_LOADS = {"global": memory.load_global, "shared": memory.load_shared, "local": memory.load_local}
+_STORES = {"global": memory.store_global, "shared": memory.store_shared, "local": memory.store_local}
+
 
 def make_move(step: Step, plan: Plan, kind: str) -> Run:
     """Move, put registers together or take one apart."""
@@ -68,10 +71,10 @@ def make_load(step: Step, plan: Plan, parts: list[str]) -> Run:
                 write(state, state.registers[number].view(dtype), mask)
 
         return take
-    if space not in ("global", "shared"):
+    if space not in _LOADS:
         raise NotEmulatedError(step.opcode)
     address = make_address(step.operands[1], plan, "u64" if space == "global" else "u32")
-    fetch = memory.load_global if space == "global" else memory.load_shared
+    fetch = _LOADS[space]
 
     def run(state: State, mask: Mask) -> None:
         found = fetch(state, address(state), dtype.itemsize, len(writes), mask)
@@ -84,12 +87,12 @@ def make_load(step: Step, plan: Plan, parts: list[str]) -> Run:
 def make_store(step: Step, plan: Plan, parts: list[str]) -> Run:
     """Return a store to memory."""
     kind, space = find_kind(step, parts), find_space(parts)
-    if space not in ("global", "shared"):
+    if space not in _STORES:
         raise NotEmulatedError(step.opcode)
     unsigned = f"b{8 * KINDS[kind].itemsize}"
     getters = [getter(part, unsigned, plan.special) for part in list_parts(step.operands[1])]
     address = make_address(step.operands[0], plan, "u64" if space == "global" else "u32")
-    keep = memory.store_global if space == "global" else memory.store_shared
+    keep = _STORES[space]
     size = KINDS[kind].itemsize
     return lambda state, mask: keep(state, address(state), [get(state.registers) for get in getters], size, mask)
 

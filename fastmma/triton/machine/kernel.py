@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastmma.host.errors import NotEmulatedError
+from fastmma.triton.addresses import including
 from fastmma.triton.contraction import Contractions
 from fastmma.triton.machine.code import Block, Code, Immediate, Register, Step, read_code
 from fastmma.triton.machine.disassembly import confirm
@@ -80,6 +81,7 @@ class Machine:
         self.code: Code = read_code(ptx)
         self.shared, self.target = shared, target
         self._extra: dict[str, int] = {}
+        self._tables = {name: np.frombuffer(held, np.uint8) for name, held in self.code.tables.items()}
         self._sizes = list(self.code.sizes)
         plan = self._plan(Contractions(Program.read_from(ptx)), cubin)
         self.blocks = tuple(self._prepare(block, plan) for block in self.code.blocks)
@@ -93,8 +95,10 @@ class Machine:
             found = _NAME.match(name)
             if found and found[1] in self.code.parameters:
                 size = int(found[3])
-            elif name in _IDS or name in ("%laneid", "%warpid", "global_smem"):
+            elif name in _IDS or name in ("%laneid", "%warpid", "global_smem") or (name.startswith("__local_depot") and self.code.local):
                 size = 4
+            elif name in self._tables:
+                size = 8
             else:
                 raise NotEmulatedError(f"local memory ({name})" if name.startswith("__local_depot") else f"the register {name}")
             self._extra[name] = len(self._sizes)
@@ -172,9 +176,10 @@ class Machine:
         together = 1 if self.is_sequential else max(1, min(_TOGETHER // self.code.threads, _MOST_SHARED // max(self.shared, 1)))
         for first in range(0, number, together):
             ids = np.arange(first, min(number, first + together))
-            state = State(tuple(self._sizes), ids.size, self.code.threads, self.shared, self.target)
+            state = State(tuple(self._sizes), ids.size, self.code.threads, self.shared, self.target, self.code.local)
             self._fill(state, ids, grid, parameters)
-            self._execute(state, counts)
+            with including(self._tables):
+                self._execute(state, counts)
         return counts
 
     def compute(self, given: Mapping[int, Any], results: int) -> list[Any]:
@@ -212,6 +217,8 @@ class Machine:
             "%nctaid.z": one + grid[2],
             "%laneid": threads % 32,
             "%warpid": threads // 32,
+            "__local_depot0": one,
+            **{name: one + held.ctypes.data for name, held in self._tables.items()},
         }
         for name, number in self._extra.items():
             found = _NAME.match(name)
@@ -220,7 +227,7 @@ class Machine:
                 held = np.frombuffer(parameters[start : start + int(found[3])], UNSIGNED[int(found[3])])
                 state.registers[number] = held.reshape(1, 1)
             else:
-                state.registers[number] = values.get(name, one).astype(np.uint32)
+                state.registers[number] = values.get(name, one).astype(UNSIGNED[self._sizes[number]])
 
     def _execute(self, state: State, counts: Counter[Executed]) -> None:
         """Run blocks of steps, those of the lowest place first, until all threads have returned."""

@@ -1,4 +1,4 @@
-"""Loads, stores, copies and atomic operations: global memory is this process's, by its addresses; shared memory is an array."""
+"""Loads, stores, copies and atomic operations: global memory is this process's, by its addresses; shared and local memory are arrays."""
 
 from __future__ import annotations
 
@@ -110,6 +110,34 @@ def store_shared(state: State, addresses: Array, values: list[Array], size: int,
     where = state.full(places)[rows, columns]
     for index, one in enumerate(values):
         units[rows, where + index] = state.full(one)[rows, columns]
+
+
+def _local(state: State, addresses: Array, size: int, mask: Mask) -> tuple[Array, Array]:
+    """Return each thread's local memory in units, and the numbers of units in it.
+
+    Raises
+    ------
+    NotEmulatedError
+        If an address lies outside.
+    """
+    places = np.where(state.active(mask), state.full(addresses.astype(np.int64)) // size, 0)
+    if places.max() >= state.local.shape[2] // size:
+        raise NotEmulatedError(f"local memory at {int(places.max()) * size}, of {state.local.shape[2]} bytes")
+    return state.local.view(UNSIGNED[size]), places
+
+
+def load_local(state: State, addresses: Array, size: int, count: int, mask: Mask) -> list[Array]:
+    """Load neighbours from each thread's local memory."""
+    units, places = _local(state, addresses, size, mask)
+    return [np.take_along_axis(units, places[..., None] + index, 2)[..., 0] for index in range(count)]
+
+
+def store_local(state: State, addresses: Array, values: list[Array], size: int, mask: Mask) -> None:
+    """Store neighbours to each thread's local memory."""
+    units, places = _local(state, addresses, size, mask)
+    rows, columns = np.nonzero(state.active(mask))
+    for index, one in enumerate(values):
+        units[rows, columns, places[rows, columns] + index] = state.full(one)[rows, columns]
 
 
 def copy_to_shared(state: State, to: Array, source: Array, size: int, given: Array | None, mask: Mask) -> None:

@@ -1,4 +1,4 @@
-"""The state of blocks that run together: registers, shared memory, and who is active."""
+"""The state of blocks that run together: registers, shared and local memory, and who is active."""
 
 from __future__ import annotations
 
@@ -28,12 +28,16 @@ class State:
         Bytes of shared memory of a block.
     target : str
         The GPU.
+    local : int
+        Bytes of local memory of a thread.
     """
 
-    def __init__(self, sizes: tuple[int, ...], blocks: int, threads: int, shared: int, target: str) -> None:
+    def __init__(self, sizes: tuple[int, ...], blocks: int, threads: int, shared: int, target: str, local: int = 0) -> None:
         self.registers: list[Any] = [np.zeros((1, 1), np.bool_ if size == 1 else UNSIGNED[size]) for size in sizes]
         self.blocks, self.threads, self.target = blocks, threads, target
         self.shared = np.zeros((blocks, -(-max(shared, 16) // 16) * 16), np.uint8)
+        self.local = np.zeros((blocks, threads, -(-local // 8) * 8), np.uint8)
+        self.carry = np.zeros((1, 1), np.bool_)
         self.factors: dict[int, tuple[Array, Array]] = {}  # of products that are fused with a sum, by register
         self.line = ("", 0)  # of the kernel's source, which runs
         self.rows = np.arange(blocks)[:, None]

@@ -6,6 +6,7 @@ import numpy as np
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.machine.arithmetic_steps import make_comparison, make_conversion, make_float, make_integer
+from fastmma.triton.machine.carries import make_carry
 from fastmma.triton.machine.code import Step
 from fastmma.triton.machine.data_steps import make_atomic, make_copy, make_load, make_move, make_store
 from fastmma.triton.machine.operands import EXACT, MOVED, Plan, find_kind, is_float, make_pure
@@ -58,6 +59,9 @@ def make_step(step: Step, plan: Plan) -> tuple[Run, str]:
         return make_pure(step, plan, [parts[1], parts[1], "pred"], _choose), MOVED
     if name == "cvt":
         return make_conversion(step, plan, parts)
+    carry = make_carry(step, plan, parts)
+    if carry is not None:
+        return carry, EXACT
     found = make_warp_step(step, plan, parts) or make_matrix_product(step, plan, parts)
     if found is not None:
         return found

@@ -187,4 +187,5 @@ def launches() -> list[Launch]:
             named = {"q_desc": Tiled(given(fmt, 128, 64), (rows, 64)), "k_desc": Tiled(given(fmt, 256, 64), (keys, 64))}
             named |= {"v_desc": Tiled(given(fmt, 256, 64), (keys, 64)), "o_desc": Tiled(out(fmt, 128, 64), (rows, 64))}
             found.append(Launch(kernels.attention, (2,), named | {"scale": 0.18, "STEPS": 256 // keys}, draw=draw))
+        found += clustered(draw)
     return found

@@ -25,11 +25,11 @@ def test_h100() -> None:
             tensors = {name: tensor(array) for name, array in launch.drawn().items()}
             with interpret("H100", fp_fusion=True) as report:
                 launch.kernel[launch.grid](**launch.arguments(tensors), **launch.options)
-            report.assert_all_emulated()
+            assert not {*report.assumed, *report.passed, *report.unseen}
             for name in launch.results:
                 bits = tensors[name].view(BITS[tensors[name].element_size()]).numpy()
                 same = np.array_equal(shortened(bits.view(f"u{bits.itemsize}")), recorded[f"{launch.name} -> {name}"])
                 different += [] if same else [f"{launch.name} -> {name}"]
                 compared += 1
     assert not different
-    assert compared == 50
+    assert compared == 74

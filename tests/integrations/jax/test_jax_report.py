@@ -366,7 +366,23 @@ def note(name, function, expected=None, **options):
 
 gemm = partial(fastmma.gemm, target="H100")
 whole, parts = gemm(a, b, out_dtype="bf16"), [gemm(a[:, i : i + 32], b[i : i + 32]) for i in range(0, 128, 32)]
-note("partitioned", jax.jit(jnp.matmul, in_shardings=(over(None, "k"), over("k", None))), whole)
+rounded = [gemm(a[:, i : i + 32], b[i : i + 32], out_dtype="bf16") for i in range(0, 128, 32)]
+added = sum(rounded[1:], rounded[0])
+note("partitioned", jax.jit(jnp.matmul, in_shardings=(over(None, "k"), over("k", None))), added)
+note("rows", jax.jit(jnp.matmul, in_shardings=(over("k", None), over(None, None))), whole)
+halves = jax.make_mesh((2, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+of = lambda *spec: NamedSharding(halves, P(*spec))
+pair = [gemm(a[:, i : i + 64], b[i : i + 64], out_dtype="bf16") for i in (0, 64)]
+note("halved", jax.jit(jnp.matmul, in_shardings=(of("y", "x"), of("x", None))), pair[0] + pair[1])
+
+def layers(x, w):
+    inner = jax.lax.with_sharding_constraint(x @ w, of("x", "y"))
+    return inner @ inner.T
+
+note("layers", jax.jit(layers, in_shardings=(of("x", None), of(None, "y"))))
+product = jax.jit(jnp.matmul)
+both = jax.jit(lambda x, w, y, v: product(x, w) + product(y, v), in_shardings=(of(None, "x"), of("x", None), of("x", None), of()))
+note("twice", lambda x, w: both(x, w, x, w))
 note("named", jax.jit(jnp.matmul, in_shardings=(over(None, "k"), over("k", None))), plans={(8, 8, 128): 4})
 mapped = partial(jax.shard_map, mesh=mesh, in_specs=(P(None, "k"), P("k", None)))
 dot = partial(jnp.matmul, preferred_element_type=np.float32)
@@ -389,15 +405,28 @@ def devices() -> dict[str, dict]:
     return json.loads(found.stdout)
 
 
-def test_a_product_that_xla_partitions_is_assumed(devices) -> None:
-    """XLA would multiply parts of k on each device and add them, which one product does not."""
-    for name in ("partitioned", "named"):
+def test_a_product_that_xla_partitions_is_cut_as_its_partitioner_cuts(devices) -> None:
+    for name, said in (
+        ("partitioned", "4 devices multiply 32 k each and add by all-reduce; cut as XLA's partitioner cuts for a CPU; added in the order"),
+        ("halved", "2 devices multiply 64 k each and add by all-reduce; cut as XLA's partitioner cuts for a CPU; one accumulator"),
+        ("rows", "f32.bf16.bf16; one accumulator"),
+        ("named", "one product of the whole operands: where XLA cuts k among the 4 devices, it adds their parts"),
+    ):
         ((count, how),) = (value for key, value in devices[name].items() if key == "dot_general assumed")
         assert count == 1
-        assert "one product of the whole operands: where XLA cuts k among the 4 devices, it adds their parts" in how
+        assert said in how
         assert devices[name]["equal"]
         assert "dot_general emulated" not in devices[name]
     assert "4 devices" in devices["in one place"]["fastmma.jax.dot_general assumed"][1]
+
+
+def test_products_of_one_program_wait_for_each_other(devices) -> None:
+    """Devices that add wait for all others, each in a thread: none of them may need another thread meanwhile."""
+    assert "dot_general assumed" in devices["layers"]
+
+
+def test_a_function_that_two_calls_partition_differently_is_one_product(devices) -> None:
+    assert "one product of the whole operands" in devices["twice"]["dot_general assumed"][1]
 
 
 def test_products_of_a_mapped_program_are_those_of_each_device(devices) -> None:

@@ -1,4 +1,4 @@
-"""Pools and nearest neighbours have the bits of PyTorch 2.11 on an H100 and an H200, forward and backward."""
+"""Pools and interpolations have the bits of PyTorch 2.11 on an H100 and an H200, and gradients where a GPU repeats them."""
 
 from __future__ import annotations
 

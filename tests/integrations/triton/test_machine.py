@@ -56,6 +56,17 @@ BODIES: dict[str, tuple[str, Callable[..., int]]] = {
     "lop3": ("lop3.b32 %r9, %r2, %r3, %r4, 0x96;", lambda a, b, c, _: a ^ b ^ c),
     "shf": ("shf.l.wrap.b32 %r9, %r2, %r3, 35;", lambda a, b, *_: (b << 32 | a) << 3 >> 32),
     "shr beyond": ("and.b32 %r10, %r3, 63; shr.u32 %r9, %r2, %r10;", lambda a, b, *_: a >> (b & 63)),
+    "add.cc": ("add.cc.u32 %r10, %r2, %r3; addc.u32 %r9, %r4, %r5;", lambda a, b, c, d: (a + b >> 32) + c + d),
+    "addc.cc": (
+        "add.cc.u32 %r9, %r2, %r2; addc.cc.u32 %r9, %r3, %r3; addc.u32 %r9, %r4, 0;",
+        lambda a, b, c, _: (a + (b << 32)) * 2 + (c << 64) >> 64,
+    ),
+    "sub.cc": ("sub.cc.u32 %r10, %r2, %r3; subc.u32 %r9, %r4, %r5;", lambda a, b, c, d: (a - b >> 32) + c - d),
+    "madc": ("mad.lo.cc.u32 %r10, %r2, %r3, %r4; madc.hi.u32 %r9, %r2, %r3, %r5;", lambda a, b, c, d: a * b + c + (d << 32) >> 32),
+    "madc.s32": (
+        "mad.lo.cc.s32 %r10, %r2, %r3, %r4; madc.hi.s32 %r9, %r2, %r3, %r5;",
+        lambda a, b, c, d: (((signed(a) * signed(b) & 0xFFFFFFFF) + c) >> 32) + (signed(a) * signed(b) >> 32) + d,
+    ),
     "mul.hi.s32": ("mul.hi.s32 %r9, %r2, %r3;", lambda a, b, *_: signed(a) * signed(b) >> 32),
     "mul.hi.u64": (
         "mov.b64 %rd5, {%r2, %r3}; mov.b64 %rd6, {%r4, %r5}; mul.hi.u64 %rd7, %rd5, %rd6; cvt.u32.u64 %r9, %rd7;",
@@ -248,6 +259,28 @@ def test_scans_assembly_sorts_and_functions() -> None:
 def may_load(x, y, N: tl.constexpr, HAS: tl.constexpr):
     dead = tl.load(x)
     tl.store(y + tl.arange(0, N), tl.zeros((N,), tl.float32) + (dead if HAS else 1.0))
+
+
+@triton.jit
+def waves(x, y, SUMS: tl.constexpr, N: tl.constexpr):
+    values = tl.sin(tl.load(x + tl.arange(0, N)))
+    tl.store(y + tl.arange(0, N), tl.cumsum(values, 0) if SUMS else values)
+
+
+def test_local_memory_and_tables_of_functions() -> None:
+    """The sine of large numbers multiplies by a table of digits, and keeps the product in local memory."""
+    x = torch.from_numpy((RNG.standard_normal(256) * 10.0 ** RNG.integers(-3, 30, 256)).astype(np.float32))
+    interpreted, executed, sums = (torch.empty(256) for _ in range(3))
+    with interpret("H100") as report:
+        waves[(1,)](x, interpreted, False, 256)
+        waves[(1,)](x, sums, True, 256)
+    with interpret("H100", lowering="ptx") as of_ptx:
+        waves[(1,)](x, executed, False, 256)
+    assert torch.equal(interpreted, executed)
+    torch.testing.assert_close(sums, torch.cumsum(executed.double(), 0).float(), rtol=1e-4, atol=1e-4)
+    for one in (report, of_ptx):
+        one.assert_all_emulated()
+        assert not any("not executed" in note or "no tensor" in note for note in one.notes)
 
 
 def test_a_load_that_the_compiler_leaves_out_is_none() -> None:
