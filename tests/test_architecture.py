@@ -142,7 +142,7 @@ def test_rows_hold_no_code_of_the_kernels() -> None:
     for module, path in MODULES.items():
         if module.partition(".")[0] in ("host", "isa"):
             used = {name.partition(".")[0] for name in imported(path, at_import=False)}
-            assert not used & {"numba", "llvmlite", "click", "rich", "fastmma.kernels"}, module
+            assert not used & {"numba", "llvmlite", "click", "fastmma.kernels"}, module
 
 
 def test_numba_is_imported_by_kernels_only() -> None:
@@ -182,7 +182,7 @@ def test_import_is_light() -> None:
     command = [sys.executable, "-c", script]
     output = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT.parent).stdout
     packages = {name.partition(".")[0] for name in json.loads(output)}
-    assert packages.isdisjoint({"numba", "llvmlite", "cupy", "matplotlib", "click", "rich", "torch", "scipy", "pandas"})
+    assert packages.isdisjoint({"numba", "llvmlite", "cupy", "matplotlib", "click", "torch", "scipy", "pandas"})
 
 
 def test_public_names_exist() -> None:

@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error))
     except MemoryError as error:
         return _fail(f"not enough memory: {error}".rstrip(": "))
-    except (BrokenPipeError, SystemExit):  # Rich makes the one the other
+    except BrokenPipeError:
         _drop_output()
         return _UNREAD
     except OSError as error:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from fastmma import __version__
 from fastmma.cli import parameters
 from fastmma.cli.inputs import parse_size
-from fastmma.cli.progress import Bar
+from fastmma.cli.progress import duration, on_terminal, watched
 from fastmma.cli.table import print_json, print_markdown, print_table, print_text
 from fastmma.host.errors import OperandError
 from fastmma.host.figures.style import SUFFIXES
@@ -28,8 +25,7 @@ from fastmma.study.speed.products import Shape, family_named, refusal
 
 _FORMATS = ("text", "markdown", "csv", "json")
 _WIDEST = 16  # bytes an element, with what libraries make of it
-_EVERY = 10.0  # seconds between lines where there is no terminal
-_PROGRESS = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+_LONG = 10.0  # seconds that are announced where there is no terminal
 _NAMES = [peer.name for peer in PEERS]
 
 
@@ -69,22 +65,14 @@ def _measured(jobs: list[Job]) -> list[list[Measurement]]:
     """Run them, each with its peers, with progress and the time that is left on standard error."""
     from fastmma.study.speed.processes import run
 
-    console = Console(stderr=True)
-    expected, began, said = sum(job.seconds() for job in jobs), time.monotonic(), time.monotonic()
-    if console.is_terminal or expected > _EVERY:
-        click.echo(f"{len(jobs)} product{'s' if len(jobs) > 1 else ''}, about {_time(expected)}", err=True)
+    expected = [job.seconds() for job in jobs]
+    if on_terminal() or sum(expected) > _LONG:
+        click.echo(f"{len(jobs)} product{'s' if len(jobs) > 1 else ''}, about {duration(sum(expected))}", err=True)
     found: list[list[Measurement]] = []
-    with Bar(*_PROGRESS, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("measuring", total=len(jobs))
-        for done, each in enumerate(run(jobs), 1):
+    with watched("fastmma bench", expected) as show:
+        for job, each in zip(jobs, run(jobs), strict=True):
             found.append(each)
-            now = time.monotonic()
-            behind, ahead = (sum(job.seconds() for job in part) for part in (jobs[:done], jobs[done:]))
-            left = f"about {_time(ahead * (now - began) / behind)} left"
-            bar.update(task, completed=done, description=left)
-            if not console.is_terminal and now - said > _EVERY and done < len(jobs):
-                click.echo(f"{done} of {len(jobs)} products, {left}", err=True)
-                said = now
+            show(len(found), len(jobs), f"{job.family} on {job.target}, {' x '.join(map(str, job.shape))}")
     return found
 
 
@@ -95,10 +83,6 @@ def _without(jobs: list[Job], found: list[list[Measurement]]) -> list[str]:
         for peer in set(job.peers) - {each.library for each in measurements}:
             missing.setdefault(peer, {})[f"{job.family} on {job.target}, {' x '.join(map(str, job.shape))}"] = None
     return [f"{peer} has no product for {'; '.join(missing[peer])}" for peer in _NAMES if peer in missing]
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def bench(

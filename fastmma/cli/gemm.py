@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from fastmma.cli.accuracy import BYTES, Comparison
 from fastmma.cli.choices import choices_of
 from fastmma.cli.operands import read_operands
-from fastmma.cli.progress import Bar
+from fastmma.cli.progress import bar
 from fastmma.cli.table import print_json, print_wrapped
 from fastmma.host.errors import InstructionError, OperandError
 from fastmma.host.files import written
@@ -49,19 +47,14 @@ def _blocks(rows: int, columns: int, depth: int, backend: str) -> Iterator[tuple
             yield slice(i, min(i + side, rows)), slice(j, min(j + side, columns))
 
 
-def _progress() -> Bar:
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    return Bar(*columns, console=console, transient=True, disable=not console.is_terminal)
-
-
-def _compare(progress: Progress, ins: Instruction, arrays: dict[str, NDArray[Any]], d: NDArray[Any], threads: int) -> dict[str, Any]:
+def _compare(ins: Instruction, arrays: dict[str, NDArray[Any]], d: NDArray[Any], threads: int) -> dict[str, Any]:
     comparison = Comparison(ins, d.dtype, arrays["b"], threads)
-    task = progress.add_task("comparing", total=len(d))
-    for start in range(0, len(d) if d.size else 0, _COMPARED_ROWS):
-        rows = slice(start, start + _COMPARED_ROWS)
-        comparison.add(arrays["a"][rows], arrays["c"][rows] if "c" in arrays else None, d[rows])
-        progress.update(task, completed=min(start + _COMPARED_ROWS, len(d)))
+    starts = range(0, len(d) if d.size else 0, _COMPARED_ROWS)
+    with bar("comparing") as show:
+        for done, start in enumerate(starts):
+            show(done, len(starts))
+            rows = slice(start, start + _COMPARED_ROWS)
+            comparison.add(arrays["a"][rows], arrays["c"][rows] if "c" in arrays else None, d[rows])
     return comparison.summary()
 
 
@@ -150,17 +143,15 @@ def gemm(
     d = np.empty((m, n), dtype=first.dtype)
     startup = time.perf_counter() - began
     blocks = list(_blocks(m, n, k, backend))
-    with _progress() as progress:
-        task = progress.add_task("multiplying", total=m * n)
-        with nullcontext() if output is None else written(output) as file:
-            began = time.perf_counter()
-            for rows, columns in blocks:
-                multiply(a[rows], b[:, columns], None if c is None else c[rows, columns], out=d[rows, columns], **options)
-                progress.advance(task, (rows.stop - rows.start) * (columns.stop - columns.start))
-            seconds = time.perf_counter() - began
-            if file is not None:
-                write_array(file, d)
-        compared = _compare(progress, ins, arrays, d, count) if compare else {}
+    with bar("multiplying") as show, nullcontext() if output is None else written(output) as file:
+        began = time.perf_counter()
+        for done, (rows, columns) in enumerate(blocks):
+            show(done, len(blocks))
+            multiply(a[rows], b[:, columns], None if c is None else c[rows, columns], out=d[rows, columns], **options)
+        seconds = time.perf_counter() - began
+        if file is not None:
+            write_array(file, d)
+    compared = _compare(ins, arrays, d, count) if compare else {}
     report: dict[str, Any] = {
         "instruction": ins.opcode,
         "target": target,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,13 @@ from fastmma.host import npy
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.files import opened
 from fastmma.isa.codes import encode, from_codes
-from fastmma.isa.formats import Format, format_of
+from fastmma.isa.formats import FORMATS, Format, format_of
 from fastmma.operands.check import codes_of
-from fastmma.scaling.schemes import SCHEMES
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+    _Draw = Callable[[Generator, tuple[int, int]], NDArray[np.float64]]
 
 Arrays = dict[str, NDArray[Any]]
 _NAMES = ("a", "b", "c")
@@ -149,7 +153,6 @@ def parse_size(text: str, option: str = "--random") -> tuple[int, int, int]:
     return m, n, k
 
 
-_Draw = Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
 # values of order one; integer formats scale them to a quarter of their range
 DISTRIBUTIONS: dict[str, _Draw] = {
     "normal": lambda rng, shape: rng.standard_normal(shape),
@@ -159,7 +162,7 @@ DISTRIBUTIONS: dict[str, _Draw] = {
 }
 
 
-def _draw(rng: np.random.Generator, shape: tuple[int, int], fmt: Format, distribution: str) -> NDArray[Any]:
+def _draw(rng: Generator, shape: tuple[int, int], fmt: Format, distribution: str) -> NDArray[Any]:
     if fmt.kind == "bit":
         return rng.integers(0, 2, shape).astype(bool)
     if distribution == "bits":
@@ -172,7 +175,7 @@ def _draw(rng: np.random.Generator, shape: tuple[int, int], fmt: Format, distrib
     return from_codes(encode(values, fmt, saturate=True), fmt)
 
 
-def generate(shape: tuple[int, int], fmt: Format, rng: np.random.Generator, distribution: str) -> NDArray[Any]:
+def generate(shape: tuple[int, int], fmt: Format, rng: Generator, distribution: str) -> NDArray[Any]:
     """A random matrix of a format; ``"bits"`` takes any code, NaN and infinities included.
 
     Raises
@@ -188,6 +191,12 @@ def generate(shape: tuple[int, int], fmt: Format, rng: np.random.Generator, dist
     return result
 
 
+def _is_scheme(name: str) -> bool:
+    from fastmma.scaling.schemes import SCHEMES
+
+    return name in SCHEMES
+
+
 def formats_of(text: str) -> tuple[Format, Format]:
     """``"f16"`` or ``"e4m3,e5m2"``: the formats of A and B.
 
@@ -200,6 +209,6 @@ def formats_of(text: str) -> tuple[Format, Format]:
     if len(names) > 2:
         raise OperandError(f"--type takes one type, or two with a comma between them, not {text!r}")
     for name in names:
-        if name in SCHEMES:
+        if name not in FORMATS and _is_scheme(name):
             raise OperandError(f"{name} is a block-scaled scheme, not an element format: 'fastmma study --format {name}' measures it")
     return format_of(names[0]), format_of(names[-1])

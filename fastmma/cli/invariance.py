@@ -119,10 +119,11 @@ def _layer(text: str) -> tuple[int, int]:
 
 
 def _layers(model: Path | None, named: Sequence[str]) -> list[tuple[int, int]]:
-    from fastmma.study.linear_layers import linear_layers
-
     found = [_layer(text) for text in named]
-    found += [] if model is None else linear_layers(model)
+    if model is not None:
+        from fastmma.study.linear_layers import linear_layers
+
+        found += linear_layers(model)
     if not found:
         raise OperandError("agree needs --model or --layer")
     return found

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from os import fsdecode
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
+
+from fastmma.host.errors import OperandError
 
 TARGET: Final = "H200"
 TYPE: Final = "bf16"
@@ -13,7 +16,60 @@ STUDY_SIZE: Final = "256x256x4096"
 BENCH_SIZE: Final = "1024x1024x1024"
 PATH: Final = click.Path(path_type=Path)
 
-target = click.option("--target", default=TARGET, help="The GPU or target, such as H100 or sm_90a.")
+
+class Present(click.Path):
+    """The path of what a command reads. If it is not there, the command ends before it imports what would read it.
+
+    Parameters
+    ----------
+    kind : str
+        What it must be, for the message.
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(path_type=Path)
+        self.kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path.
+
+        Raises
+        ------
+        OperandError
+            If nothing has that name.
+        """
+        path = Path(fsdecode(super().convert(value, param, ctx)))
+        try:
+            path.stat()
+        except FileNotFoundError:
+            raise OperandError(f"{path}: there is no such {self.kind}") from None
+        except (OSError, ValueError):  # what reads it says why it cannot
+            pass
+        return path
+
+
+class Gpu(click.types.StringParamType):
+    """The name of a GPU or of a target, which is checked before the command imports what multiplies."""
+
+    def convert(self, value: Any, *_: object) -> str:
+        """Return the name as it was given.
+
+        Raises
+        ------
+        TargetError
+            If there is no such target.
+        """
+        from fastmma.isa.gpus import target_named
+
+        target_named(value)
+        return str(value)
+
+
+FILE: Final = Present("file")
+FOLDER: Final = Present("folder")
+GPU: Final = Gpu()
+
+target = click.option("--target", type=GPU, default=TARGET, help="The GPU or target, such as H100 or sm_90a.")
 threads = click.option("--threads", type=int, help="Threads; all cores by default.")
 types = click.option("--type", "types", help="Format of A and B, such as f16, or of each, such as e4m3,e5m2.")
 accumulate = click.option("--accumulate", "dtype", help="Format of C and D, such as f16; the widest by default.")

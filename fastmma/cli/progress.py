@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
+from fastmma.cli.terminal import columns_of
 from fastmma.host import notice
 
-Show = Callable[[int, int, str], None]
 _EVERY = 5.0  # seconds between lines
-_COLUMNS = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
+_REDRAWN = 0.1  # seconds between two states of a bar
+_LENGTH = 24  # characters of a bar
+
+
+class Show(Protocol):
+    """Tell the number of finished parts, that of all, and perhaps which one was the last."""
+
+    def __call__(self, done: int, total: int, text: str = "", /) -> None: ...
 
 
 def duration(seconds: float) -> str:
@@ -41,29 +46,29 @@ class Clock:
         The time in seconds.
     compiled : callable
         The seconds of it in which kernels were compiled: later parts find them compiled.
+    work : sequence of float
+        What each part takes beside the others; empty where they take alike.
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic, compiled: Callable[[], float] = notice.spent) -> None:
-        self._now, self._compiled = now, compiled
+    def __init__(
+        self, now: Callable[[], float] = time.monotonic, compiled: Callable[[], float] = notice.spent, work: Sequence[float] = ()
+    ) -> None:
+        self._now, self._compiled, self._work = now, compiled, work
         self._begin, self._before = now(), compiled()
 
     def spent(self) -> float:
         """Seconds since the command began."""
         return self._now() - self._begin
 
-    def left(self, spent: float, done: int, total: int) -> str:
+    def _left(self, spent: float, done: int, total: int) -> str:
         """The time left where parts are done, and nothing where none is."""
         working = max(spent - (self._compiled() - self._before), 0.0)
-        return f"about {duration(working / done * (total - done))} left" if done else ""
+        behind, ahead = (sum(self._work[:done]), sum(self._work[done:])) if self._work else (done, total - done)
+        return f"about {duration(working / behind * ahead)} left" if behind else ""
 
-
-class Bar(Progress):
-    """A bar that is shown, or is not: before Rich 14.3, one that is not shown ended with an empty line."""
-
-    def stop(self) -> None:
-        """Take the bar away, if it is there."""
-        if not self.disable:
-            super().stop()
+    def told(self, spent: float, done: int, total: int) -> str:
+        """Tell how much is done, in what time, and how long the rest will take."""
+        return ", ".join(filter(None, (f"{done} of {total}", duration(spent), self._left(spent, done, total))))
 
 
 class Lines:
@@ -83,39 +88,81 @@ class Lines:
         self._what, self._write, self._clock = what, write, clock
         self._last = 0.0
 
-    def show(self, done: int, total: int, text: str) -> None:
-        """Write a line, if the last one was long enough ago."""
+    def show(self, done: int, total: int, text: str = "") -> None:
+        """Write a line, if the last one was long enough ago and something is left."""
         spent = self._clock.spent()
-        if spent - self._last < _EVERY:
+        if done == total or spent - self._last < _EVERY:
             return
         self._last = spent
-        told = (f"{done} of {total}", duration(spent), self._clock.left(spent, done, total))
-        self._write(f"{self._what}: {', '.join(filter(None, told))}: {text}\n")
+        self._write(f"{self._what}: {self._clock.told(spent, done, total)}{text and f': {text}'}\n")
+
+
+class Bar:
+    """Progress as a line of a terminal, which is written again where it stands, and taken away at the end.
+
+    Parameters
+    ----------
+    label : str
+        What is done.
+    write : callable
+        Takes text.
+    clock : Clock
+        Which begins with the command.
+    """
+
+    def __init__(self, label: str, write: Callable[[str], object], clock: Clock) -> None:
+        self._label, self._write, self._clock = label, write, clock
+        self._next = 0.0
+
+    def show(self, done: int, total: int, text: str = "") -> None:
+        """Draw the bar, if that was long enough ago."""
+        spent = self._clock.spent()
+        if spent < self._next:
+            return
+        self._next = spent + _REDRAWN
+        full = _LENGTH * done // total if total else 0
+        self._draw(f"{self._label} {'#' * full:-<{_LENGTH}} {self._clock.told(spent, done, total)}{text and f'  {text}'}")
+
+    def take_away(self) -> None:
+        """Leave an empty line where the bar was."""
+        if self._next:
+            self._draw("")
+
+    def _draw(self, line: str) -> None:
+        columns = columns_of(sys.stderr) - 1  # in the last one some terminals begin a new line
+        self._write(f"\r{line[:columns]:<{columns}}\r")
+
+
+def _write(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def on_terminal() -> bool:
+    """Tell whether standard error is a terminal."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextmanager
-def watched(what: str) -> Iterator[Show]:
-    """Show on standard error how far a command is; what is shown takes the number of finished parts, that of all, and a text."""
-    console, clock = Console(stderr=True), Clock()
-    if not console.is_terminal:
-
-        def write(line: str) -> None:
-            sys.stderr.write(line)
-            sys.stderr.flush()
-
-        yield Lines(what, write, clock).show
+def bar(label: str, work: Sequence[float] = ()) -> Iterator[Show]:
+    """Show on standard error how far a command is, if that is a terminal."""
+    if not on_terminal():
+        yield lambda *_: None
         return
-    with Progress(*_COLUMNS, TextColumn("{task.description}", markup=False), console=console, transient=True) as bar:
-        task = bar.add_task("", total=None, left="")
-
-        def show(done: int, total: int, text: str) -> None:
-            bar.update(task, completed=done, total=total, description=text, left=clock.left(clock.spent(), done, total))
-
-        yield show
+    drawn = Bar(label, _write, Clock(work=work))
+    try:
+        yield drawn.show
+    finally:
+        drawn.take_away()
 
 
-def counting_bar(label: str) -> tuple[Bar, TaskID]:
-    """Make a bar on standard error that counts, where that is a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Bar(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty())
-    return bar, bar.add_task(label, total=None)
+@contextmanager
+def watched(what: str, work: Sequence[float] = ()) -> Iterator[Show]:
+    """Show on standard error how far a command is: as a bar on a terminal, and a line every few seconds elsewhere."""
+    if on_terminal():
+        with bar(what, work) as show:
+            yield show
+    elif sys.stderr is None:
+        yield lambda *_: None
+    else:
+        yield Lines(what, _write, Clock(work=work)).show

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from fastmma.cli import parameters
-from fastmma.cli.progress import counting_bar
+from fastmma.cli.progress import bar
 from fastmma.cli.table import print_json, print_text
 from fastmma.products.cublas.book_file import TYPES
 from fastmma.study.linear_layers import linear_layers
@@ -40,10 +40,9 @@ def record(
         return
     if model or shapes or library:
         raise click.BadParameter("--model, --shapes and --library are for --cublas")
-    bar, task = counting_bar("trials")
-    with bar:
+    with bar("trials") as show:
         write_all = write_by_hip if hip else write
-        manifest = write_all(folder, seed=seed, progress=lambda done, total: bar.update(task, completed=done, total=total))
+        manifest = write_all(folder, seed=seed, progress=show)
     size = sum(path.stat().st_size for path in manifest.parent.iterdir())
     if as_json:
         print_json({"manifest": str(manifest), "bytes": size})
@@ -67,9 +66,8 @@ def _asked(model: Path | None, shapes: Path | None, rows: str, types: Sequence[s
 
 def _record_book(path: Path, requests: list[Request], library: Path | None, workspace: int | None, as_json: bool) -> None:
     asked = CublasLt(load_library(library), Driver(load_driver()), workspace)
-    bar, task = counting_bar("products")
-    with bar:
-        found = record_cublas(path, requests, asked, progress=lambda done, total: bar.update(task, completed=done, total=total))
+    with bar("products") as show:
+        found = record_cublas(path, requests, asked, progress=show)
     if as_json:
         print_json({"book": str(path), "library": asked.version, "gpu": asked.gpu, **found._asdict()})
         return

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import textwrap
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -15,10 +14,24 @@ ENDLESS = 1_000_000  # a pipe or a file gets lines as long as they need to be
 
 def width() -> int:
     """Return the columns of standard output: those that COLUMNS names, else those of the terminal; without either, lines have no end."""
+    return columns_of(sys.stdout) if sys.stdout.isatty() else _told() or ENDLESS
+
+
+def columns_of(terminal: TextIO) -> int:
+    """Return the columns that COLUMNS names, else those of the terminal, else 80."""
+    told = _told()
+    if told:
+        return told
+    try:
+        return os.get_terminal_size(terminal.fileno()).columns or 80
+    except (OSError, ValueError):  # a stream without a number, or a terminal that tells no size
+        return 80
+
+
+def _told() -> int:
+    """Return the number in COLUMNS; 0 if there is none."""
     told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told):
-        return int(told)
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else ENDLESS
+    return int(told) if told.isdecimal() else 0
 
 
 def styled(text: str, **style: Any) -> str:

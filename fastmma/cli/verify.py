@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from fastmma.cli import parameters
-from fastmma.cli.progress import counting_bar
+from fastmma.cli.progress import bar
 from fastmma.cli.table import print_json, print_markdown, print_table, print_text
 from fastmma.isa.instruction import Movement
 from fastmma.isa.table import instruction
@@ -48,21 +48,20 @@ def verify(
     """Replay the recordings that ship with fastmma on the emulator; with --gpu, compare emulator and silicon on adversarial inputs."""
     if gpu and (target is not None or folder is not None):
         raise click.BadParameter("--target and --folder choose recordings; with --gpu the target is that of the GPU in this machine")
-    bar, task = counting_bar("seconds" if gpu else "trials")
-    with bar:
+    with bar("seconds" if gpu else "trials") as show:
         if gpu:
             total = math.ceil(60 * minutes) if math.isfinite(minutes) else 0
             report = compare_with_gpu(
                 minutes,
                 warps=warps,
                 seed=seed,
-                progress=lambda seconds, _: bar.update(task, completed=min(int(seconds), total), total=total),
+                progress=lambda seconds, _: show(min(int(seconds), total), total),
             )
         else:
             report = replay(
                 parameters.TARGET if target is None else target,
                 folder=folder or GOLDEN,
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
+                progress=show,
             )
     if as_json:
         outcomes = [outcome.as_dict() for outcome in report.outcomes]

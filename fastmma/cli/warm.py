@@ -11,17 +11,13 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import active_children, get_context
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fastmma.cli import parameters
-from fastmma.cli.progress import Bar
+from fastmma.cli.progress import bar
 from fastmma.cli.table import print_json, print_text
 from fastmma.host.memory import amount
 from fastmma.isa.gpus import target_named
 from fastmma.verification import warm as ahead
-
-_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
 
 
 def _begin() -> None:
@@ -30,11 +26,9 @@ def _begin() -> None:
 
 
 def _make(calls: list[ahead.Call], jobs: int) -> None:
-    console = Console(stderr=True)
-    with Bar(*_COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("compiling", total=len(calls))
-        for call in _made(calls, jobs):
-            bar.update(task, advance=1, description=f"{call.target} {call.name}, {call.kind}")
+    with bar("compiling") as show:
+        for done, call in enumerate(_made(calls, jobs), 1):
+            show(done, len(calls), f"{call.target} {call.name}, {call.kind}")
 
 
 def _made(calls: list[ahead.Call], jobs: int) -> Iterator[ahead.Call]:

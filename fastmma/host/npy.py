@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 import math
 import os
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.lib.format import (
@@ -26,6 +25,9 @@ from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
 from fastmma.host.files import filled, reason
 from fastmma.host.memory import amount, check_fits
 
+if TYPE_CHECKING:
+    from zipfile import ZipFile, ZipInfo
+
 Array = NDArray[Any]
 
 _HEADERS = {(1, 0): read_array_header_1_0, (2, 0): read_array_header_2_0}
@@ -37,7 +39,7 @@ _SUFFIX = ".npy"
 _ARCHIVE, _PICKLE = (b"PK\3\4", b"PK\5\6"), b"\x80"
 _E5M2, _RAW = b"'<f1'", b"'|V1'"  # NumPy writes the type of e5m2 by a name that it does not read
 _KINDS = "biufcV"
-_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of which no more is inflated than is asked for
+_COMPRESSIONS = (0, 8)  # stored and deflated, of which no more is inflated than is asked for
 _OBJECTS = "holds Python objects, which are never unpickled; save an array of numbers"
 
 
@@ -168,7 +170,7 @@ def _unzip(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> Iterator[IO[bytes]]:
+def _member(archive: ZipFile, info: ZipInfo, what: str) -> Iterator[IO[bytes]]:
     """A member of an archive, of which no more can be read than the size that the list of members gives it."""
     if info.compress_type not in _COMPRESSIONS:
         raise _damaged(what, ".npz", f"it is compressed by method {info.compress_type}, and only deflated arrays are read")
@@ -177,8 +179,10 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> Itera
 
 
 def _members(file: IO[bytes], size: int, what: str, bound: int | None) -> Arrays:
+    from zipfile import ZipFile  # here, as most files are no archives
+
     with _unzip(what):
-        archive = zipfile.ZipFile(_Bounded(file, size, what))
+        archive = ZipFile(_Bounded(file, size, what))
         infos = archive.infolist()
     found: Arrays = {}
     for info in infos:

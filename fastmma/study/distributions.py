@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import give_way
 
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+    _Draw = Callable[[Generator, tuple[int, int]], "Matrix"]
+
 Matrix = NDArray[np.float32]
-_Draw = Callable[[np.random.Generator, tuple[int, int]], Matrix]
 _OUTLIER_PERCENT = 1
 _OUTLIER_GAIN = 30.0
 _AT_ONCE = 1 << 22  # numbers that are drawn together
@@ -47,24 +51,24 @@ def _rows(fill: Callable[..., Matrix], shape: tuple[int, int]) -> Matrix:
     return values
 
 
-def _normal(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
+def _normal(rng: Generator, shape: tuple[int, int]) -> Matrix:
     return _rows(rng.standard_normal, shape)
 
 
-def _uniform(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
+def _uniform(rng: Generator, shape: tuple[int, int]) -> Matrix:
     return np.float32(2) * _rows(rng.random, shape) - np.float32(1)
 
 
-def _positive(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
+def _positive(rng: Generator, shape: tuple[int, int]) -> Matrix:
     return _rows(rng.random, shape)
 
 
-def _lognormal(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
+def _lognormal(rng: Generator, shape: tuple[int, int]) -> Matrix:
     magnitude = np.exp(_rows(rng.standard_normal, shape))
     return np.where(_rows(rng.random, shape) < 0.5, -magnitude, magnitude)
 
 
-def _outliers(rng: np.random.Generator, shape: tuple[int, int]) -> Matrix:
+def _outliers(rng: Generator, shape: tuple[int, int]) -> Matrix:
     values = _rows(rng.standard_normal, shape)
     # the same channels for both operands would need one more parameter; drawn apart, an outlier meets an ordinary value, as in a model
     channels = rng.permutation(shape[1])[: max(1, round(shape[1] * _OUTLIER_PERCENT / 100))]
@@ -102,6 +106,6 @@ def distribution_of(name: Any) -> Distribution:
     return DISTRIBUTIONS[name]
 
 
-def generator(seed: int, operand: str) -> np.random.Generator:
+def generator(seed: int, operand: str) -> Generator:
     """The random numbers of one operand: those of "b" do not depend on the size of "a"."""
     return np.random.default_rng([seed, *operand.encode()])

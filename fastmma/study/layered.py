@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
+
+import numpy as np
 
 from fastmma.study.distributions import DISTRIBUTIONS
 from fastmma.study.grid import case_of
@@ -48,7 +49,7 @@ class Layered:
     def middle(self, series: str, metric: str = "relative_error") -> float | None:
         """The median of a metric over the layers of a column; None where it is never defined."""
         found = [record[metric] for _, record in self.of_series(series) if record[metric] is not None]
-        return median(found) if found else None
+        return float(np.median(found)) if found else None
 
     def ranked(self) -> list[str]:
         """The columns, those first whose median error is least; last what has none."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from fastmma.host.errors import OperandError
 from fastmma.study.checkpoints import is_of_experts
-from fastmma.study.layers import Layer, activations, contents, is_folder, is_pattern, is_there, layers, transposed_there
 from fastmma.study.tensors import SEPARATOR, Tensor, meant, read
+from fastmma.study.weights import Layer, activations, contents, is_folder, is_pattern, is_there, layers, transposed_there
 
 Source = Tensor | Layer
 _ENDINGS = (".input", ".inputs", ".activations", ".weight")

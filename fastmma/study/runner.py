@@ -16,12 +16,12 @@ from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.memory import check_fits
 from fastmma.host.threads import thread_count
 from fastmma.study.grid import Case, Grid
-from fastmma.study.layers import Layer
 from fastmma.study.measure import COLUMNS, is_of, measure, measured
 from fastmma.study.pairs import Pair, pairs_of
 from fastmma.study.presets import Preset, preset_of
 from fastmma.study.records import Record, Results, Store
 from fastmma.study.tensors import Tensor
+from fastmma.study.weights import Layer
 from fastmma.study.workbench import Workbench
 from fastmma.study.workers import Executor, check_executor, spread
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from triton.runtime.interpreter import TensorHandle
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.isa.codes import encode
+from fastmma.triton.descriptors import reduce_into_memory
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import BF16, canonicalise_nan
 from fastmma.triton.handles import remember_loads
@@ -54,6 +55,10 @@ def _make_bf16(_builder: Any, value: float) -> Any:
     return TensorHandle(np.asarray(encode(np.array([value], np.float64), "bf16")).astype(np.uint16).view(BF16), interpreter.tl.bfloat16)
 
 
+def _reduce(builder: Any, run: Emulation, *operands: Any) -> None:
+    reduce_into_memory(run, builder, *operands)
+
+
 def _wait(_builder: Any) -> None:
     """Do nothing."""
 
@@ -76,6 +81,7 @@ def make_builder(run: Emulation, operations: Mapping[str, Operation], *, remembe
         Whether results remember how narrow their operands were loaded.
     """
     methods: dict[str, Any] = {"get_bf16": _make_bf16, "__getattr__": _find_missing}
+    methods["create_descriptor_reduce"] = partialmethod(_reduce, run)
     for name, original in {**dict.fromkeys(ABSENT, _wait), **vars(BUILDER)}.items():
         if name.startswith("get_") and name in operations:
             methods[name] = _make_constant(run, original, operations[name])

@@ -76,6 +76,9 @@ def locate(error: BaseException, name: str, compiled: str) -> Exception | None:
     ours: FastmmaError | None = find_our_error(error)
     if isinstance(ours, NotEmulatedError) and not _PLACE.search(str(ours)) and isinstance(error, InterpreterError):
         return NotEmulatedError(f"{ours} ({_find_place(error)})")
+    if ours is None and compiled and isinstance(error, ValueError | NameError | TypeError | SyntaxError):  # before the first line ran
+        unread: Exception = InterpreterError(f"{name}: {compiled}, says Triton's compiler; its interpreter says {explain(error)}")
+        return unread
     if ours is not None or not isinstance(error, InterpreterError):
         return ours
     why = explain(error.__cause__ or error)

@@ -23,7 +23,7 @@ from fastmma.products.gemm import gemm
 
 # distributions by what they are for: fastmma itself, then what its extras install
 LIBRARIES = {
-    "fastmma": ("numpy", "numba", "llvmlite", "ml_dtypes", "click", "rich"),
+    "fastmma": ("numpy", "numba", "llvmlite", "ml_dtypes", "click"),
     "study": ("safetensors",),
     "plots": ("matplotlib",),
     "cuda12": ("cupy-cuda12x",),

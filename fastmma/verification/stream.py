@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -56,6 +55,8 @@ class Stream:
     """
 
     def __init__(self, *key: int | str) -> None:
+        import hashlib  # which takes time, and is needed by few
+
         digest = hashlib.sha256("|".join(map(str, key)).encode()).digest()
         self.state = np.uint64(int.from_bytes(digest[:8], "little"))
 

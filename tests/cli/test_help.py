@@ -38,31 +38,67 @@ def test_the_list_of_commands_has_the_first_word_of_each() -> None:
         assert (command.help or "").split()[0] == entry.summary.split()[0], name
 
 
+ENDED = """
+gemm nowhere.npy b.npy
+gemm --random 8x8x8 --target H10
+gemm --random 8x8x8 --seed x
+explain nowhere.npz
+compare nowhere.npy b.npy
+identify d.npy a.npy b.npy
+agree H100 H200 --model nowhere
+agree H100 H10
+invariance 64
+invariance 64 64 --target H10
+study --seed x
+verify --folder nowhere
+verify --target H10
+record x --cublas --shapes nowhere
+bench --target H10
+warm --target H10
+doctor --target H10
+"""
 # of commands that compute nothing, and what they must not import: it takes longer than a command may take to start
 IMPORTS = {
-    "list": ("numpy", "rich", "typer", "pydantic"),
-    "list --summary --target H100": ("numpy", "rich"),
-    "show mma.m16n8k16.f32.f16": ("numpy", "rich"),
-    "gpus": ("numpy", "rich"),
-    **{f"{name} --help": ("numpy", "rich", "typer", "pydantic", "fastmma.isa") for name in COMMANDS},
+    **dict.fromkeys(ENDED.strip().splitlines(), ("numpy", "shutil", "fastmma.isa.table", "fastmma.products")),
+    **dict.fromkeys(("list", "list --summary --target H100", "show mma.m16n8k16.f32.f16", "gpus"), ("numpy", "shutil")),
+    **{f"{name} --help": ("numpy", "fastmma.isa") for name in COMMANDS},
+}
+# of commands that compute, for which NumPy is needed
+COMPUTING = {
+    "layout mma.m16n8k16.f32.f16": ("fastmma.products", "zipfile", "numpy.random"),
+    "trace mma.m16n8k16.f32.f16 --d 4,5": ("fastmma.products", "zipfile", "numpy.random"),
+    "evidence": ("fastmma.products", "zipfile", "numpy.random"),
+    "agree H100 H200 --layer 4096x4096 --rows 2-4": ("numba", "numpy.random", "fastmma.study", "fastmma.explanation"),
+    "gemm --random 8x8x8 --threads 1": ("fastmma.study", "fastmma.verification", "fastmma.explanation"),
+    "explain --instruction mma.m8n8k4.f64.f64 --target sm_80 --a 3ff0000000000000,0,0,0 --b 0,0,0,0": (
+        *("numba", "zipfile", "numpy.random", "fastmma.study", "fastmma.verification"),
+    ),
 }
 
 
-def test_commands_import_what_they_need() -> None:
-    """One process each would take longer than all else here, so modules that are found are removed in between."""
+def found_after(lines: dict[str, tuple[str, ...]]) -> str:
+    """Run commands in a process that ends at the first that imports what it must not; modules of the ISA are removed in between."""
     script = f"""
 import contextlib, io, sys
 from fastmma.cli import main
-for line, modules in {IMPORTS}.items():
-    with contextlib.redirect_stdout(io.StringIO()):
+for line, modules in {lines}.items():
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         main(line.split())
     found = [name for name in modules if name in sys.modules]
     assert not found, (line, found)
     for name in [name for name in sys.modules if name.startswith("fastmma.isa")]:
         del sys.modules[name]
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stderr
+
+
+def test_commands_import_what_they_need() -> None:
+    assert found_after(IMPORTS) == ""
+
+
+@pytest.mark.parametrize("line", COMPUTING)
+def test_commands_that_compute_import_what_they_need(line: str) -> None:
+    assert found_after({line: COMPUTING[line]}) == ""
 
 
 # what the help of an option lists, from the table that has it: help imports no table

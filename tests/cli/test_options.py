@@ -74,7 +74,9 @@ def check(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> int:
     capsys.readouterr()
     status = main(arguments)
     printed = capsys.readouterr()
-    said = "".join(line for line in printed.err.splitlines(keepends=True) if not line.startswith("fastmma study: "))  # how far it is
+    said = "".join(
+        line for line in printed.err.splitlines(keepends=True) if not line.startswith(("fastmma study: ", "fastmma bench: "))
+    )  # how far it is
     # 1: no plan gives all bits of identify's product, or bits differ; 3: something is not known
     told = {"identify": (1,), "compare": (1,), "invariance": (1, 3), "agree": (1, 3)}
     assert status in (0, 2, *told.get(arguments[0], ())), arguments

@@ -59,7 +59,7 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def forget() -> None:
-    for cached in (sources._read, sources._digest, sources._files, sources._is_module):
+    for cached in (sources._read, sources._digest, sources._files, sources._is_source):
         cached.cache_clear()
 
 

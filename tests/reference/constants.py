@@ -21,8 +21,6 @@ import ml_dtypes  # noqa: F401
 import numba.extending  # noqa: F401
 import numpy as np
 import pytest  # noqa: F401
-import rich.progress
-import rich.table  # noqa: F401
 
 from reference.float_modes import mode
 

@@ -9,7 +9,7 @@ from fastmma.cli.commands.late import LateCommand
 
 
 @click.command("list", cls=LateCommand)
-@click.option("--target", help="Only what this target takes, for example sm_90a.")
+@click.option("--target", type=parameters.GPU, help="Only what this target takes, for example sm_90a.")
 @click.option("--type", "element", help="Only those with this type, for example e4m3.")
 @click.option("--shape", help="Only this shape, for example m16n8k16.")
 @click.option("--op", help="Only this one, for example mma, wgmma, tcgen05.ld or v_mfma; tcgen05 in its largest shapes.")

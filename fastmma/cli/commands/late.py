@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any, Final
 
@@ -10,6 +11,9 @@ import click
 # where a command's work is not the function of its name in the module of its name in `fastmma.cli`
 _ELSEWHERE: Final = {"list": ("listing", "list_instructions"), "agree": ("invariance", "agree")}
 
+# what multiplies by NumPy, too: for others a thread of OpenBLAS on each core only takes time to start
+_WITH_BLAS: Final = {"gemm", "study", "bench"}
+
 
 class LateCommand(click.Command):
     """A declaration of options; the function of the command's name in `fastmma.cli` takes their values."""
@@ -17,5 +21,7 @@ class LateCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Import the function and call it."""
         name = self.name or ""
+        if name not in _WITH_BLAS:
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         module, function = _ELSEWHERE.get(name, (name, name))
         return ctx.invoke(getattr(import_module(f"fastmma.cli.{module}"), function), **ctx.params)

@@ -70,8 +70,8 @@ def study() -> None:
 )
 @click.option("--warps", type=click.IntRange(min=1), default=512, help="With --gpu: warps a trial.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="With --gpu.")
-@click.option("--target", help=f"Without --gpu: whose recordings, by default {parameters.TARGET}'s.")
-@click.option("--folder", type=parameters.PATH, help="Without --gpu: where `fastmma record` wrote, instead of what ships.")
+@click.option("--target", type=parameters.GPU, help=f"Without --gpu: whose recordings, by default {parameters.TARGET}'s.")
+@click.option("--folder", type=parameters.FOLDER, help="Without --gpu: where `fastmma record` wrote, instead of what ships.")
 @parameters.markdown
 @parameters.as_json
 def verify() -> None:
@@ -88,11 +88,11 @@ def verify() -> None:
 @click.option("--cublas", is_flag=True, help="Ask cuBLASLt what it would run for products: a plan book.")
 @click.option(
     "--model",
-    type=parameters.PATH,
+    type=parameters.FOLDER,
     help="With --cublas: a folder with config.json or safetensors files, to ask about its linear layers.",
 )
 @click.option(
-    "--shapes", type=parameters.PATH, help="With --cublas: a file with lines of M, N, K, type, layout, and perhaps bias and batch."
+    "--shapes", type=parameters.FILE, help="With --cublas: a file with lines of M, N, K, type, layout, and perhaps bias and batch."
 )
 @click.option("--rows", default="1-128,192-8192:64", help="With --model: numbers of rows of the input, ranges with a step among them.")
 @click.option(
@@ -102,7 +102,7 @@ def verify() -> None:
     show_default=parameters.TYPE,
     help="With --model: bf16, f16, tf32, f32, e4m3 or e4m3fast; may be given several times.",
 )
-@click.option("--library", type=parameters.PATH, help="With --cublas: the file of cuBLASLt, by default PyTorch's or CuPy's.")
+@click.option("--library", type=parameters.FILE, help="With --cublas: the file of cuBLASLt, by default PyTorch's or CuPy's.")
 @click.option(
     "--workspace", type=click.IntRange(min=0), help="With --cublas: bytes that cuBLASLt may use, by default as many as PyTorch lends."
 )
@@ -121,7 +121,7 @@ def record() -> None:
 @click.command(cls=LateCommand)
 @click.option("--family", "families", multiple=True, help=f"{_FAMILIES}; by default {parameters.TYPE}.")
 @click.option("--size", "sizes", multiple=True, metavar="MxNxK", help=f"By default {parameters.BENCH_SIZE}.")
-@click.option("--target", "targets", multiple=True, help=f"The GPU; by default {parameters.TARGET}.")
+@click.option("--target", "targets", type=parameters.GPU, multiple=True, help=f"The GPU; by default {parameters.TARGET}.")
 @click.option("--threads", type=int, multiple=True, help="Threads; all cores by default.")
 @click.option(
     "--rounds", type=click.IntRange(min=1, max=1000), default=5, help="Rounds, of which the median counts; all libraries take turns."
@@ -144,7 +144,7 @@ def bench() -> None:
 
 
 @click.command(cls=LateCommand)
-@click.option("--target", multiple=True, help=f"A GPU: H100, sm_90a, ...; by default {parameters.TARGET}.")
+@click.option("--target", type=parameters.GPU, multiple=True, help=f"A GPU: H100, sm_90a, ...; by default {parameters.TARGET}.")
 @click.option("--format", "format_", multiple=True, help="A format or a block-scaled scheme; by default all.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes that compile; by default one a core.")
 @parameters.as_json
@@ -156,7 +156,7 @@ def warm() -> None:
 @click.option("--route", metavar="MxNxK", help="Instead, say which kernel computes such a product.")
 @click.option("--type", "types", help=f"Of --route: the types of A and B; by default {parameters.TYPE}.")
 @click.option("--instruction", help="Of --route, in place of --type.")
-@click.option("--target", help=f"Of --route: the GPU; by default {parameters.TARGET}.")
+@click.option("--target", type=parameters.GPU, help=f"Of --route: the GPU; by default {parameters.TARGET}.")
 @click.option("--kernels", is_flag=True, help="Print the table of kernels instead.")
 @parameters.markdown
 @parameters.as_json

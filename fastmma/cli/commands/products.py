@@ -18,7 +18,7 @@ _ROWS = "Numbers of rows: single ones, ranges, and ranges with a step, such as 1
 
 
 @click.command(cls=LateCommand)
-@click.argument("files", nargs=-1, type=parameters.PATH)
+@click.argument("files", nargs=-1, type=parameters.FILE)
 @click.option("--random", "size", metavar="MxNxK", help="Random operands of this size instead of files.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the random numbers.")
 @click.option("--distribution", default="normal", help="normal, uniform, positive, wide (exponents) or bits (any code).")
@@ -65,7 +65,7 @@ fastmma explain --instruction mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 -
 
 
 @click.command(epilog=_EXPLAIN, cls=LateCommand)
-@click.argument("files", nargs=-1, type=parameters.PATH)
+@click.argument("files", nargs=-1, type=parameters.FILE)
 @click.option("--row", type=click.IntRange(min=0), default=0, help="Row of the element of D.")
 @click.option("--col", type=click.IntRange(min=0), default=0, help="Column of the element of D.")
 @parameters.target
@@ -109,7 +109,7 @@ fastmma compare a.npy b.npy --target H100 --plan split_k=2,out_dtype=f16 --again
 
 
 @click.command(epilog=_COMPARE, cls=LateCommand)
-@click.argument("files", nargs=-1, type=parameters.PATH, required=True)
+@click.argument("files", nargs=-1, type=parameters.FILE, required=True)
 @click.option("--against", help="Another GPU, other choices as in --plan, or a file with a result.")
 @parameters.target
 @click.option("--type", "types", help="Format of A and B, such as f16; of two results, what raw bytes are.")
@@ -126,16 +126,16 @@ def compare() -> None:
 
 
 @click.command(cls=LateCommand)
-@click.argument("d", type=parameters.PATH)
-@click.argument("a", type=parameters.PATH)
-@click.argument("b", type=parameters.PATH)
-@click.option("--c", type=parameters.PATH, help="What was added, times beta: M x N.")
-@click.option("--bias", type=parameters.PATH, help="What was added to every row: N elements.")
+@click.argument("d", type=parameters.FILE)
+@click.argument("a", type=parameters.FILE)
+@click.argument("b", type=parameters.FILE)
+@click.option("--c", type=parameters.FILE, help="What was added, times beta: M x N.")
+@click.option("--bias", type=parameters.FILE, help="What was added to every row: N elements.")
 @click.option("--alpha", type=float, default=1.0, help="Factor of the product.")
 @click.option("--beta", type=float, default=1.0, help="Factor of c.")
 @click.option("--type", "types", help="Format of A and B, such as bf16 or e4m3,e5m2, where files hold raw bytes.")
 @click.option("--result", help="Format of D, C and the bias, where files hold raw bytes.")
-@click.option("--target", multiple=True, help="A GPU to try; by default one of each kind. May be given several times.")
+@click.option("--target", type=parameters.GPU, multiple=True, help="A GPU to try; by default one of each kind. May be given several times.")
 @click.option("--most", type=click.IntRange(min=1), default=3, help="Plans to print.")
 @parameters.as_json
 def identify() -> None:
@@ -168,9 +168,9 @@ def invariance() -> None:
 
 
 @click.command(cls=LateCommand)
-@click.argument("gpu", required=False)
-@click.argument("other", required=False)
-@click.option("--model", type=parameters.PATH, help="A folder with a model's config or tensors, whose linear layers are compared.")
+@click.argument("gpu", type=parameters.GPU, required=False)
+@click.argument("other", type=parameters.GPU, required=False)
+@click.option("--model", type=parameters.FOLDER, help="A folder with a model's config or tensors, whose linear layers are compared.")
 @click.option("--layer", multiple=True, help="A layer as NxK, outputs by inputs; may be given several times.")
 @_types
 @click.option("--rows", default="1-128,192-4096:64", help=_ROWS)

@@ -117,5 +117,6 @@ def namesake(ins: Instruction, target: str) -> Instruction:
     >>> namesake(read("v_wmma_f32_16x16x16_f16"), "gfx1200").opcode
     'v_wmma_f32_16x16x16_f16 gfx12'
     """
-    others = (each for each in every() if each.opcode.startswith(f"{ins.opcode} gfx") and target in each.targets)
-    return ins if target in ins.targets else next(others, ins)
+    if target in ins.targets:
+        return ins
+    return next((each for each in every() if each.opcode.startswith(f"{ins.opcode} gfx") and target in each.targets), ins)

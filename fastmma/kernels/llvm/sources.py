@@ -31,21 +31,20 @@ def _files(folder: str) -> frozenset[str]:
 
 
 @lru_cache(4096)
-def _is_module(name: str) -> bool:
-    """Tell whether a name is that of a module of the kernels."""
-    folder, _, file = _path(name).rpartition(os.sep)
+def _is_source(path: str) -> bool:
+    folder, _, file = path.rpartition(os.sep)
     return file in _files(folder)
 
 
 @lru_cache(1024)
 def _read(module: str) -> tuple[bytes, tuple[str, ...]]:
     """Read a module: its source, and the modules of the kernels that it imports."""
-    if not _is_module(module):
+    if not _is_source(_path(module)):
         raise FileNotFoundError(f"no source of {module} is in {KERNELS}")
     with open(_path(module), encoding="utf-8") as file:
         text = file.read()
     named = [each for found in _IMPORT.findall(text) for each in _list_named(*found)]
-    return text.encode(), tuple(each for each in dict.fromkeys(named) if _is_module(each))
+    return text.encode(), tuple(each for each in dict.fromkeys(named) if _is_source(_path(each)))
 
 
 def _list_named(origin: str, names: str, whole: str) -> list[str]:

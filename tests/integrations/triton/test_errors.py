@@ -51,6 +51,15 @@ def refused_assembly(x, y, N: tl.constexpr):
 
 
 @triton.jit
+def nested(x, y, N: tl.constexpr):
+    def doubled(v):
+        return v * 2
+
+    i = tl.arange(0, N)
+    tl.store(y + i, doubled(tl.load(x + i)))
+
+
+@triton.jit
 def unmasked_load(x, y, N: tl.constexpr):
     i = tl.arange(0, N)
     tl.store(y + i, tl.load(x + i + (1 << 45)))
@@ -82,6 +91,7 @@ ERRORS: dict[Any, tuple[type[Exception], str]] = {
     ),
     unmasked_store: (fastmma.NotEmulatedError, r"stores to memory .* \(0 bytes behind the end of y\): is a mask missing"),
     waits: (fastmma.NotEmulatedError, r"waits for another one, and programs run one after another"),
+    nested: (InterpreterError, r"nested: .*nested function definitions are not allowed .*, line 2 of the kernel, says Triton's compiler"),
 }
 
 

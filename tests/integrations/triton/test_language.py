@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
+from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
 
 from fastmma.functions.special import divided  # noqa: E402
 from fastmma.triton import interpret  # noqa: E402
@@ -189,3 +190,23 @@ def test_bf16_of_an_integer_argument() -> None:
         scaled[(1,)](x, y, 3, 16)
     expected = (np.arange(16) * np.float32(3)).astype(ml_dtypes.bfloat16).astype("f4")
     np.testing.assert_array_equal(y.numpy(), expected)
+
+
+@triton.jit
+def join_in_memory(source, to):
+    values = source.load([0, 0])
+    to.atomic_max([0, 8], values)
+    to.atomic_xor([0, 8], values)
+    to.atomic_add([0, 0], values)
+
+
+def test_descriptors_join_integers_in_memory() -> None:
+    """What lies beyond the tensor is left out."""
+    a = torch.from_numpy(np.random.default_rng(4).integers(-9, 9, (16, 16), np.int32))
+    b, expected = torch.ones(16, 20, dtype=torch.int32), torch.ones(16, 20, dtype=torch.int32)
+    expected[:, 8:] = torch.maximum(expected[:, 8:], a[:, :12]) ^ a[:, :12]
+    expected[:, :16] += a
+    with interpret("H100") as report:
+        join_in_memory[(1,)](*(TensorDescriptor.from_tensor(one, [16, 16]) for one in (a, b)))
+    report.assert_all_emulated()
+    assert torch.equal(b, expected)
