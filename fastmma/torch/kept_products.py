@@ -20,9 +20,9 @@ def kept_products(settings: Settings) -> Bounded[tuple[Any, ...], Any]:
     """Find the products that were chosen by equal settings in an environment like this one; none where files of plans decide."""
     if settings.plans is not None or variable(VARIABLE):
         return Bounded()
-    return _kept(settings, thread_count(settings.threads), is_strict(), cpu().usable())
+    return _kept(settings, settings.other_workspace, thread_count(settings.threads), is_strict(), cpu().usable())
 
 
 @lru_cache(_SETTINGS)
-def _kept(settings: Settings, threads: int, strict: bool, features: frozenset[str]) -> Bounded[tuple[Any, ...], Any]:
+def _kept(settings: Settings, workspace: str, threads: int, strict: bool, features: frozenset[str]) -> Bounded[tuple[Any, ...], Any]:
     return Bounded(_PRODUCTS)
