@@ -158,14 +158,16 @@ MUTANTS = (
         "kernels/fused/window_lanes.py",
         "words + convert(ones(signs), np.int16)",
         "words + convert(ones(signs & signs << splat(np.uint8(1), PANEL)), np.int16)",
-        ("tests/kernels/test_matrix_cores.py",),
+        ("tests/kernels/test_matrix_tiles.py",),
     ),
     Mutant(
         "kernels/fused/window_lanes.py",
         "cut = fma_down(scale, splat(_CUT, LANES), total)",
         "cut = fma(scale, splat(_CUT, LANES), total)",
-        ("tests/kernels/test_matrix_cores.py",),
+        ("tests/kernels/test_matrix_tiles.py",),
     ),
+    Mutant("kernels/fused/exact_lanes.py", "if not was_inexact():", "if True:", ("tests/kernels/test_matrix_tiles.py",)),
+    Mutant("kernels/fused/exact_lanes.py", ".min() >= how.least", ".min() >= -1000", ("tests/kernels/test_matrix_tiles.py",)),
     Mutant(
         "kernels/scaled/group_panels.py",
         "if k < columns and alive[scale_codes[row, k // block]] != 0:",

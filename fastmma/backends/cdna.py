@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fastmma.kernels.fused.window_panels import Steps
 
 Floats = NDArray[np.float32]
-_DOUBLE, _UNIT = 53, 149  # bits of a float64, and below 1 of a float32
+_UNIT = 149  # bits of a float32 below 1
 _SHORT = 8  # bits of codes that a table of all is faster for
 
 
@@ -44,7 +44,7 @@ def _exact_steps(operation: Operation) -> Steps:
 
     terms, formats = operation.arithmetic.terms, operation.instruction.formats
     below = formats.a.mantissa_bits + formats.b.mantissa_bits
-    return window_panels.Steps(terms, exact=True, spread=_DOUBLE - below - terms.bit_length() - 1, least=below - _UNIT)
+    return window_panels.Steps(terms, exact=True, least=below - _UNIT)
 
 
 def _ways(row: Arithmetic) -> int:
@@ -122,7 +122,8 @@ def trees(operation: Operation, operands: Operands, d: Codes, threads: int) -> N
     from fastmma.kernels.fma import trees as compiled
 
     for one, out in each(whole_k(operation.instruction, operands), d.view(np.float32)):
-        compiled.multiply(operation.arithmetic.terms, *_tree_operands(operation, one, out.shape), out, threads)
+        x, y, c = _tree_operands(operation, one, out.shape)
+        compiled.multiply(operation.arithmetic.terms, operation.instruction.k, x, y, c, out, threads)
 
 
 def tree_panels(problem: Problem, operands: Operands, d: Codes, threads: int) -> Fallbacks:

@@ -44,6 +44,7 @@ class EpilogueInputs(NamedTuple):
     bias: bool = False
     alpha: bool = False  # one that is not 1
     beta: str = ""  # C, SCALED (by a factor that is not 1), or empty where there is none
+    row: bool = False  # whether c is one row, (1, N), that is added as it is
 
 
 _PLAIN = frozenset({str, int, bool, type(None), Instruction, Arithmetic})  # types whose equal values mean the same choice
@@ -66,6 +67,7 @@ def epilogue_inputs(arguments: Arguments, *, named: bool) -> EpilogueInputs:
         bias is not None,
         f32_code(alpha, f"{what}: alpha") != _ONE,
         scaled,
+        scaled != SCALED and getattr(c, "shape", ())[:-1] == (1,),
     )
 
 
@@ -156,7 +158,7 @@ def _chosen(operands: Signature | None, given: EpilogueInputs, choices: Choices,
         from fastmma.products import library  # whose tables take as long to import as all that a plain product needs of this room
 
         shape = None if operands is None else operands.extents
-        done = library.library_order(ins, target, shape, given.bias, _result(ins, given, choices, what), choices)
+        done = library.library_order(ins, target, shape, _result(ins, given, choices, what), choices, biased=given.bias, row=given.row)
     steps, out = epilogue_steps(done.instruction, given, choices, done.ends, what)
     return GemmPlan(
         target,

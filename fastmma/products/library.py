@@ -31,7 +31,7 @@ class UnknownOrderError(OperandError):
     """The choice of a product is known, and the order that it means is not, or is none of a tensor core."""
 
 
-def library_order(ins: Instruction, target: str, shape: Extents | None, biased: bool, out: str, choices: Any) -> LibraryOrder:
+def library_order(ins: Instruction, target: str, shape: Extents | None, out: str, choices: Any, *, biased: bool, row: bool) -> LibraryOrder:
     """Return what a library does.
 
     Parameters
@@ -40,12 +40,12 @@ def library_order(ins: Instruction, target: str, shape: Extents | None, biased: 
         The usual one for the operands, or the one that the call names.
     target : str
     shape : Extents or None
-    biased : bool
-        Whether a bias is added.
     out : str
         The format of the result.
     choices : Choices
         The parameters of the call: preset, target as it was named, instruction, promote_every, split_k, join, cast and unknown.
+    biased, row : bool
+        Whether a bias is added, or a c of one row as it is.
 
     Raises
     ------
@@ -53,22 +53,22 @@ def library_order(ins: Instruction, target: str, shape: Extents | None, biased: 
         If the preset does not know the product, or the call contradicts it.
     """
     name, named = choices.preset, choices.instruction is not None
-    row = gemm_preset(name, ins, target)
-    if choices.promote_every is not None and integer(choices.promote_every, "promote_every", 1) != row.promote_every:
-        raise OperandError(f"preset {name!r} sets promote_every to {row.promote_every}; leave it out")
+    preset = gemm_preset(name, ins, target)
+    if choices.promote_every is not None and integer(choices.promote_every, "promote_every", 1) != preset.promote_every:
+        raise OperandError(f"preset {name!r} sets promote_every to {preset.promote_every}; leave it out")
     if choices.unknown not in UNKNOWN:
         raise OperandError(f"unknown must be one of {', '.join(UNKNOWN)}, not {choices.unknown!r}")
-    cast, parts = flag(choices.cast, "cast") or row.cast, choices.split_k
+    cast, parts = flag(choices.cast, "cast") or preset.cast, choices.split_k
     given = not isinstance(parts, int) or parts != 1
-    ends = KERNEL_EPILOGUES[row.split_ends if given else row.ends]
+    ends = KERNEL_EPILOGUES[preset.split_ends if given else preset.ends]
     plain = LibraryOrder(
-        ins, row.promote_every, parts, row.split_unit, 0, choices.join, choices.join_dtype, cast, ends, None, row.leaves_out
+        ins, preset.promote_every, parts, preset.split_unit, 0, choices.join, choices.join_dtype, cast, ends, None, preset.leaves_out
     )
     if given:
-        said = f"{name}: the caller says the parts of k; {row.source}{_left_out(plain, shape)}"
+        said = f"{name}: the caller says the parts of k; {preset.source}{_left_out(plain, shape)}"
         return plain._replace(evidence=OrderEvidence("assumed", said))
-    asked = _questions(row, choices.target, ins, shape, biased, out)
-    refused = OrderEvidence("assumed", _not_recorded(row, choices.target, ins, asked, shape))
+    asked = _questions(preset, choices.target, ins, shape, out, biased=biased, row=row)
+    refused = OrderEvidence("assumed", _not_recorded(preset, choices.target, ins, asked, shape))
     for question, known in _known(asked):
         try:
             done = _follow(plain, known, question, named, target)
@@ -90,14 +90,17 @@ def _left_out(done: LibraryOrder, shape: Extents | None) -> str:
     return f"; the last {shape.k - end} of K = {shape.k} are left out" if end < shape.k else ""
 
 
-def _questions(row: GemmPreset, where: TargetName, ins: Instruction, shape: Extents | None, biased: bool, out: str) -> list[Question]:
+def _questions(
+    preset: GemmPreset, where: TargetName, ins: Instruction, shape: Extents | None, out: str, *, biased: bool, row: bool
+) -> list[Question]:
     """Return what is asked about a product, for each of the layouts that its operands may be said to have; the usual one first."""
     if shape is None or ins.atype != ins.btype:
         return []
     gpu, own, found = library_gpu(where), own_book() is not None, []
     for layout in shape.layouts:
         product = Product(ins.atype, layout, shape.m, shape.n, shape.k, out or ins.dtype, shape.stack > 1)
-        found.append(Question(gpu, row.choices or ins.atype, product, shape.stack, biased, book=book_of(gpu), is_own=own, rules=row.rules))
+        kind, rules = preset.choices or ins.atype, preset.rules
+        found.append(Question(gpu, kind, product, shape.stack, biased, row=row, book=book_of(gpu), is_own=own, rules=rules))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,9 +12,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from fastmma.host.bounded import Bounded
+from fastmma.torch.recipes import B128, L128
 
 _DEVICES = "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+"
 _NAMES = {torch.float32: "Float", torch.float64: "Double"}
+WORD = 4  # bytes: columns of bytes begin at multiples of them
 _accepted: Bounded[Any, bool] = Bounded()
 
 
@@ -73,6 +76,13 @@ def check_bias(bias: torch.Tensor | None, out: torch.dtype) -> None:
         raise RuntimeError(f"Bias must be BFloat16 or Half, but got {_NAMES.get(bias.dtype, bias.dtype)}")
 
 
+def check_fast(fast: bool, recipes: Sequence[int]) -> None:
+    """The check of a scaled product with fast accumulation, which cuBLAS has not for scales of 128 k."""
+    block = "128x128" if B128 in recipes else "1x128" if L128 in recipes else ""
+    if fast and block:
+        raise RuntimeError(f"scaled_gemm doesn't support fast accum with {block} blockwise scaling")
+
+
 def check_int_mm(a: torch.Tensor, b: torch.Tensor) -> None:
     """The checks of torch._int_mm, which only its CUDA kernel has."""
     for wrong, what in (
@@ -82,3 +92,5 @@ def check_int_mm(a: torch.Tensor, b: torch.Tensor) -> None:
     ):
         if wrong:
             raise RuntimeError(what)
+    if a.stride(0) == 1 and a.stride(1) % WORD:
+        raise RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul")

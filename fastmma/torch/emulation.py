@@ -50,6 +50,13 @@ class _Computation(NamedTuple):
     filled: bool = False
 
 
+def _unlike(epilogue: Epilogue) -> str:
+    """Say what of factors is not as recorded calls had it; empty where nothing is."""
+    if epilogue.alpha > 0 or (epilogue.alpha and (epilogue.c or epilogue.bias)):
+        return ""
+    return "cuBLAS with alpha = 0 is not recorded" if not epilogue.alpha else "the sign of zeros by a negative alpha is not recorded"
+
+
 class Emulation:
     """The state that all handlers of operators need.
 
@@ -115,7 +122,8 @@ class Emulation:
         found = self._plans.get(key)
         if found is None:
             try:
-                wanted = Epilogue(out_dtype or a.dtype, c is not None, bias is not None, alpha, beta, grouped, activation)
+                row = c is not None and c.dim() == a.dim() == len("mk") and c.shape[0] == 1 and c.is_contiguous()
+                wanted = Epilogue(out_dtype or a.dtype, c is not None, bias is not None, alpha, beta, grouped, activation, row)
                 found = self._prepared(operator, a, b, addend, wanted, modes)
             except UnknownError as unknown:
                 found = str(unknown)
@@ -154,6 +162,9 @@ class Emulation:
         thin = self.settings.library is not None and 1 in (a.shape[-2], b.shape[-1])  # which cuBLAS multiplies by other kernels
         off_tensor_cores = dtype is torch.float32 and (thin or not modes.tf32)
         how = chained(self.settings, x, y, epilogue, modes) if off_tensor_cores else planned(self.settings, x, y, dtype, epilogue, modes)
+        unlike = self.settings.other_workspace or _unlike(epilogue)
+        if unlike and how.status == EMULATED:
+            how = how._replace(status=ASSUMED, how=f"{unlike}; else {how.how}")
         out, shape = torch.int32 if dtype is torch.int8 else epilogue.out, (*x.shape[:-1], y.shape[-1])
         if isinstance(how.plan, LanesPlan):
             if a.is_cuda:

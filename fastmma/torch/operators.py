@@ -107,10 +107,16 @@ def passed(run: Emulation, func: Any, args: tuple[Any, ...], kwargs: dict[str, A
         raise NotEmulatedError(f"{func}: {why}; and torch: {error}") from None
 
 
+def _into(run: Emulation, out: Any) -> Emulation:
+    """Return the emulation of products with such a result: a library may compute a transposed one the other way round."""
+    return run if out.is_contiguous() else run.guessing("into a result whose rows have gaps or do not lie in whole")
+
+
 def _placed(run: Emulation, operator: Operator, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result where the overload puts it."""
     if operator.form == NEW:
         return operator.handler(run, operator.name, *args, **kwargs)
+    run = _into(run, args[0] if operator.form == IN_PLACE else kwargs["out"])
     if operator.form == IN_PLACE:
         result = operator.handler(run, operator.name, *args, **kwargs)
         if result.shape != args[0].shape:

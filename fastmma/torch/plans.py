@@ -49,6 +49,7 @@ class Epilogue(NamedTuple):
     beta: float = 1.0
     grouped: bool = False  # by torch's kernel for groups of matrices
     activation: str | None = None
+    row: bool = False  # whether c is one row, which torch adds by cuBLASLt as it adds a bias
     aligned: bool = True  # whether a and b begin at multiples of 16 bytes, as every recorded operand does
 
 
@@ -153,7 +154,8 @@ _GROUPED_RULE = "torch's kernel for groups of bfloat16 matrices has one accumula
 # and of plans of wgmma, of one part of k and of results in float32, where torch forbids joins in 16 bits
 _WIDE = {"H200": (455, 455)}
 _WIDE_RULE = "wgmma, one part of k and results in float32 are alike without reduced-precision reductions"
-_ADDED = np.zeros(1, np.float32)  # stands for an addend where only its presence counts
+# stand for an addend where only its presence counts, or that it is one row
+_ADDED, _ROW = np.zeros(1, np.float32), np.zeros((1, 1), np.float32)
 
 
 def epilogue_options(epilogue: Epilogue) -> dict[str, Any]:
@@ -161,7 +163,7 @@ def epilogue_options(epilogue: Epilogue) -> dict[str, Any]:
     given: dict[str, Any] = {"alpha": float(epilogue.alpha)}
     given |= {"bias": _ADDED} if epilogue.bias else {}
     given |= {"activation": epilogue.activation} if epilogue.activation else {}
-    return given | ({"c": _ADDED, "beta": epilogue.beta} if epilogue.c else {})
+    return given | ({"c": _ROW if epilogue.row else _ADDED, "beta": epilogue.beta} if epilogue.c else {})
 
 
 @lru_cache(64)

@@ -34,12 +34,12 @@ def addmv(run: Emulation, name: str, y: Tensor, a: Tensor, x: Tensor, *, beta: f
 def addmm(
     run: Emulation, name: str, c: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    """``beta * c + alpha * a @ b``; a c of one dimension is the bias of cuBLASLt's epilogue, where beta is 1."""
+    """``beta * c + alpha * a @ b``; a c of one dimension without gaps is the bias of cuBLASLt's epilogue, where beta is 1."""
     if vectors.are_thin(run, a, b):
         return vectors.thin(run, name, a, b, c, float(alpha), float(beta))
     if beta == 0:
         return run.product(name, a, b, out_dtype=out_dtype, alpha=float(alpha))
-    if c.dim() == 1 and beta == 1 and c.shape[0] == b.shape[1]:
+    if c.dim() == 1 and beta == 1 and c.shape[0] == b.shape[1] and c.is_contiguous():
         return run.product(name, a, b, out_dtype=out_dtype, bias=c, alpha=float(alpha))
     return run.product(name, a, b, out_dtype=out_dtype, c=c, alpha=float(alpha), beta=float(beta))
 
@@ -52,7 +52,9 @@ def addmm_activation(
         if c.dim() != 1 or c.shape[0] != b.shape[1] or beta != 1 or alpha != 1 or a.is_cuda:
             raise UnknownError("the GELU of cuBLASLt's epilogue is known of a bias, as it is, and computed on CPUs")
         return run.product(name, a, b, bias=c, activation="gelu")
-    return torch.relu(addmm(run, name, c, a, b, beta=beta, alpha=alpha))
+    with_relu = c.dim() == len("mn") and beta == 1 and not vectors.are_thin(run, a, b)
+    summed = run.guessing("of a matrix that torch gives to cuBLASLt, with relu, it is not recorded how it is added") if with_relu else run
+    return torch.relu(addmm(summed, name, c, a, b, beta=beta, alpha=alpha))
 
 
 def bmm(run: Emulation, name: str, a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None) -> Tensor:

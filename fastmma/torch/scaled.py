@@ -26,12 +26,12 @@ from fastmma.scaling import ScaledArray
 from fastmma.scaling.schemes import scheme_of
 from fastmma.torch import on_gpu
 from fastmma.torch.arrays import DTYPES, E2M1_PAIRS, as_numpy, to_numpy
-from fastmma.torch.checks import check_bias, check_scaled
+from fastmma.torch.checks import check_bias, check_fast, check_scaled
 from fastmma.torch.emulation import Emulation, operands_text
 from fastmma.torch.fp8_rules import Scaled, alike, rule_of
 from fastmma.torch.plans import UnknownError, status_of, unknown_plan
 from fastmma.torch.recipes import B16, B32, B128, L128, ROW, TENSOR, scaled_operand
-from fastmma.torch.report import ASSUMED, Line
+from fastmma.torch.report import ASSUMED, EMULATED, Line
 from fastmma.torch.scaled_on_gpu import PlacedOperand, multiplied, placed_operand
 
 Tensors = Sequence[torch.Tensor]
@@ -40,6 +40,7 @@ _OUTPUTS = (torch.float32, torch.bfloat16, torch.float16)
 _BLOCKED = (B16, B32)
 _TENSORS = ("fp8_tensor", "fp8_tensor_e5m2")  # schemes of one scale, whose products are in the plan book
 _E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
+_FOUR = 4
 _ADDED = np.zeros(1, np.float32)  # stands for a bias, of which only the presence counts
 
 
@@ -65,6 +66,7 @@ def scaled_mm_v2(
         given = (a, b, *scales, bias, out_dtype, list(contraction_dim), use_fast_accum)
         check_scaled(run.settings.capability, "meta_scaled_mm_v2", *given)
         check_bias(bias, out_dtype or a.dtype)
+        check_fast(use_fast_accum, (*recipe_a, *recipe_b))
     scale_a, scale_b = _rows_first(scale_a, recipe_a), _rows_first(scale_b, recipe_b)
     x = operand(a, scale_a, recipe_a[0], bool(swizzle_a and swizzle_a[0]))
     y = operand(b.t(), scale_b, recipe_b[0], bool(swizzle_b and swizzle_b[0]))
@@ -97,13 +99,22 @@ def scaled_mm(
         raise UnknownError("scaled results are not known")
     k = a.shape[1] * (2 if a.dtype is E2M1_PAIRS else 1)
     kinds = recipe_of(scale_a, (a.shape[0], k)), recipe_of(scale_b.t() if scale_b.dim() == 2 else scale_b, (b.shape[1], k))
+    if run.settings.check == "cuda":
+        check_fast(use_fast_accum, kinds)
     blocked = kinds[0] in _BLOCKED
     first, second = scale_a, scale_b
     if kinds[1] in (ROW, L128, B128):
         second = scale_b.t()
+    if any(kind == B128 and not _in_fours(scales) for kind, scales in zip(kinds, (first, second), strict=True)):
+        raise UnknownError("a GPU reads scales of 128 x 128 so that those of the next columns begin at whole fours of k, and these do not")
     x = operand(a, [first], kinds[0], blocked)
     y = operand(b.t(), [second], kinds[1], blocked)
     return product(run, name, x, y, bias, out_dtype or a.dtype, use_fast_accum, kinds)
+
+
+def _in_fours(scales: Tensor) -> bool:
+    """Tell whether scales of 128 x 128 (outer, K / 128), K last, lie where a GPU reads them."""
+    return 1 in scales.shape or scales.stride(0) == -(-scales.shape[1] // _FOUR) * _FOUR
 
 
 def recipe_of(scales: Tensor, shape: tuple[int, int]) -> int:
@@ -166,6 +177,8 @@ def _plan(run: Emulation, x: ScaledArray, y: ScaledArray, out: torch.dtype, fast
             if biased and not any("bias" in step for step in plan.epilogue):
                 raise OperandError(f"preset {preset!r} is not known with a bias here")
             found = _cut(run, plan, x, y, preset, biased)
+            if settings.other_workspace and found[1] == EMULATED:
+                found = found[0], ASSUMED, f"{settings.other_workspace}; else {found[2]}"
             if found[1] == ASSUMED and settings.unknown == "error":
                 raise TargetError(f"{found[2]}; unknown='one' takes it")
             return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fastmma.host.environment import variable
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import thread_count
 from fastmma.isa.gpus import TargetName, target_named
@@ -42,6 +44,8 @@ class Modes(NamedTuple):
 
 _RECORDED = ("H100", "H200")  # of 132 multiprocessors, which decide how sums are shared
 _USUAL = Modes()
+# what torch gives cuBLAS and cuBLASLt on Hopper, in KiB, unless the environment says another size
+_CONFIG, _LT_SIZE, _WORKSPACE, _LT_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", 32 << 10, "1024"
 # whether parts of k may be joined in 16 bits, and whether there may be any: what torch.backends.cuda.matmul reads, at a tenth of its cost
 _REDUCTIONS = {
     torch.bfloat16: torch._C._get_cublas_allow_bf16_reduced_precision_reduction,
@@ -103,6 +107,17 @@ class Settings:
     def status_of(self, operator: str) -> tuple[str, str]:
         """Say whether an operator that is computed has the bits of the GPU's version of torch, and which that is."""
         return self.functions.status_of(operator) if isinstance(self.functions, FunctionAgreement) else (EMULATED, str(RECORDED))
+
+    @cached_property
+    def other_workspace(self) -> str:
+        """Say that the environment gives cuBLAS another workspace than torch's own, which was recorded; empty where it does not."""
+        if self.library is None or self.book is not None:
+            return ""
+        config, lt = variable(_CONFIG), variable(_LT_SIZE)
+        sizes = re.findall(r":(\d+):(\d+)", config or "")
+        if sizes and sum(int(size) * int(count) for size, count in sizes) != _WORKSPACE:
+            return f"{_CONFIG}={config} is another workspace than was recorded"
+        return f"{_LT_SIZE}={lt} is another workspace than was recorded" if lt and lt != _LT_WORKSPACE else ""
 
     @property
     def computes_attention(self) -> bool:

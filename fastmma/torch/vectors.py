@@ -53,7 +53,7 @@ def recorded(run: Emulation, a: Tensor) -> Recorded | None:
 
 def _chosen(run: Emulation, a: Tensor, x: Tensor, alpha: float) -> LanesPlan | None:
     """The plan of the kernel that the library chose for such a vector and matrix when it was asked; None where it was not."""
-    if run.settings.library != "cublas" or a.is_neg() or a.data_ptr() % _ALIGNED or x.data_ptr() % _ALIGNED:
+    if run.settings.library != "cublas" or run.settings.other_workspace or a.is_neg() or a.data_ptr() % _ALIGNED or x.data_ptr() % _ALIGNED:
         return None
     try:
         given: dict[str, Any] = {"target": run.settings.target, "alpha": float(alpha), "plans": run.settings.book}

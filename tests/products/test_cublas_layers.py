@@ -46,7 +46,7 @@ def test_layers_agree_with_the_map() -> None:
         Product("bf16", "nt", 641, 7168, 16384, "bf16"),  # rows that were not asked
         Product("bf16", "nt", 128, 15872, 16384, "bf16"),
         Product("bf16", "nt", 200, 7168 + 8, 16384, "bf16"),
-        Product("bf16", "nn", 200, 7168, 16384, "bf16"),
+        Product("bf16", "tn", 200, 7168, 16384, "bf16"),
         Product("bf16", "nt", 200, 7168, 16384, "f32"),
         Product("bf16", "nt", 0, 7168, 16384, "bf16"),
     ],

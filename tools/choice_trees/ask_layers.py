@@ -19,9 +19,11 @@ from tools.choice_trees.draw import KINDS, Kind
 from tools.choice_trees.models import layers
 
 _RULE = 2048 * 2048  # elements of the result from which k is in one part
-_LINEAR, _COLUMNS = 1, 3  # the layout of a linear layer; cublasLtMatrixLayoutAttribute_t
-_KINDS = ("bf16", "f16", "tf32", "f32", "e4m3", "e4m3_fast", "bf16_bias")
-_ONE_PART = {"e4m3": 5120, "e4m3_fast": 5120, "bf16": 2560, "f16": 2560, "bf16_bias": 2560}  # k up to which a rule says so
+_COLUMNS = 3  # cublasLtMatrixLayoutAttribute_t
+_NN = "_nn"  # ends kinds of which b has contiguous rows, as in gradients with respect to the input; of others its columns are
+_KINDS = ("bf16", "f16", "tf32", "f32", "e4m3", "e4m3_fast", "bf16_bias", "bf16_nn", "f16_nn")
+# k up to which a rule says so
+_ONE_PART = {"e4m3": 5120, "e4m3_fast": 5120} | dict.fromkeys(("bf16", "f16", "bf16_bias", "bf16_nn", "f16_nn"), 2560)
 _TOGETHER = 8  # layers that a process takes at once
 
 _SIDES = 16384  # the largest N and K of grids
@@ -31,25 +33,29 @@ Found = tuple[Task, list[int], list[tuple[int, ...]]]
 
 
 def rows_of(part: str, n: int) -> NDArray[np.int32]:
-    """Return which numbers of rows are asked of a layer: of a model's, of one of a grid, or those of a grid that no map has."""
+    """Return which numbers of rows are asked of a layer: of a model's, of one of a grid, those that no map has, or of a turned one."""
     if part == "model":
         return np.array([*range(1, 641), *range(648, 1025, 8), *range(1088, 4097, 64)], np.int32)
+    if part == "turned":
+        rows = np.array([*range(1, 641), *range(648, 1025, 8)], np.int32)
+        return rows[rows * n < _RULE]
     return np.arange(1 if part == "grid" else 129, (640 if part == "grid" else min(640, (_RULE - 1) // n)) + 1, dtype=np.int32)
 
 
 class RowAsker(Asker):
     """What is asked about one layer after another."""
 
-    def __init__(self, path: str, kind: Kind) -> None:
+    def __init__(self, path: str, kind: Kind, layout: int) -> None:
         super().__init__(path, kind)
+        self._layout = layout
         self._rows: dict[bytes, tuple[int, ...]] = {}
 
     def rows(self, n: int, k: int, rows: NDArray[np.int32]) -> list[tuple[int, ...]]:
         """Return an answer for each number of rows: attributes, and whether a workspace is needed."""
-        self.ask(_LINEAR, int(rows[0]), n, k, 1)
+        self.ask(self._layout, int(rows[0]), n, k, 1)
         b, a, d = self._matrices
         answer, count, value = Answer(), ctypes.c_int(), ctypes.c_uint64()
-        asked = (self._handle, self._products[_LINEAR], b, a, d, d, self._limits, 1, ctypes.byref(answer), ctypes.byref(count))
+        asked = (self._handle, self._products[self._layout], b, a, d, d, self._limits, 1, ctypes.byref(answer), ctypes.byref(count))
         found = []
         for m in rows.tolist():
             value.value = m
@@ -79,7 +85,9 @@ def tasks(kinds: tuple[str, ...]) -> list[Task]:
     for kind in ("tf32", "e4m3"):
         found += [(kind, n, k, "grid") for k in coarse for n in coarse if kind in kinds and k > _ONE_PART.get(kind, 0)]
     steps = sorted(((n, k) for k in fine for n in fine if k > 2560), key=lambda size: bool(size[0] % 256 or size[1] % 256))
-    return found + [(kind, n, k, "rest") for n, k in steps for kind in ("bf16", "f16") if kind in kinds and len(rows_of("rest", n))]
+    found += [(kind, n, k, "rest") for n, k in steps for kind in ("bf16", "f16") if kind in kinds and len(rows_of("rest", n))]
+    turned = sorted(steps, key=lambda size: (bool(size[0] % 256 or size[1] % 256), size[0]))  # few columns first, where k is cut most
+    return found + [(kind, n, k, "turned") for n, k in turned for kind in ("bf16_nn", "f16_nn") if kind in kinds]
 
 
 def _work(path: str, waiting: list[Task], counter: Any, deadline: float, found: Any) -> None:
@@ -94,7 +102,7 @@ def _work(path: str, waiting: list[Task], counter: Any, deadline: float, found: 
             kind, n, k, part = task
             rows = rows_of(part, n)
             if kind not in askers:
-                askers[kind] = RowAsker(path, KINDS[kind])
+                askers[kind] = RowAsker(path, KINDS[kind.removesuffix(_NN)], int(not kind.endswith(_NN)))
             answers = askers[kind].rows(n, k, rows)
             starts = [at for at in range(len(answers)) if not at or answers[at] != answers[at - 1]]
             done.append((task, rows[starts].tolist(), [answers[at] for at in starts]))

@@ -14,8 +14,8 @@ from tools.choice_trees.ask_layers import answered, rows_of
 from tools.choice_trees.pack import NOT_PREDICTED
 
 _UNSAID, _WORKSPACE, _SPLIT = 43, 9, 2  # the algorithm that does not say its parts; places in a row of an answer
-_PARTS = ("model", "grid", "rest")  # the best asked first
-_NAMES = {"e4m3_fast": "e4m3fast_nt", "bf16_bias": "bf16_nt_bias"}
+_PARTS = ("model", "grid", "rest", "turned")  # the best asked first
+_NAMES = {"e4m3_fast": "e4m3fast_nt", "bf16_bias": "bf16_nt_bias", "bf16_nn": "bf16_nn", "f16_nn": "f16_nn"}
 
 
 def plain(choices: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -42,11 +42,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path, help="where they are packed")
     parser.add_argument("answers", type=Path, nargs="+", help="what ask_layers wrote")
+    parser.add_argument("--keep", type=Path, help="what was packed before, of other types and layouts")
     options = parser.parse_args()
     archives = [np.load(path) for path in options.answers]
     lengths = np.cumsum([0, *(len(each["choices"]) for each in archives)])
-    choices, number = np.unique(plain(np.concatenate([each["choices"] for each in archives])), axis=0, return_inverse=True)
+    before = {} if options.keep is None else dict(np.load(options.keep))
+    kept = before.pop("choices", np.zeros((0, _WORKSPACE + 1), np.int32)).astype(np.int32)
+    rows = np.concatenate([*(plain(each["choices"]) for each in archives), kept])
+    choices, number = np.unique(rows, axis=0, return_inverse=True)
     arrays: dict[str, NDArray[Any]] = {"choices": choices.astype(np.int16)}
+    places = np.append(number.reshape(-1)[lengths[-1] :], np.full(NO_ANSWER + 1 - len(kept), NO_ANSWER)).astype(np.uint16)
+    arrays |= {name: places[each] if name.endswith("_id") else each for name, each in before.items()}
     found: dict[str, dict[tuple[int, int], tuple[list[int], list[int]]]] = {}
     for archive, start in zip(archives, lengths, strict=False):
         for kind, part in sorted({(kind, part) for kind, _, _, part in answered(archive)}, key=lambda each: _PARTS.index(each[1])):

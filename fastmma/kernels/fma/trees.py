@@ -55,7 +55,7 @@ def _add_four(x: Any, y: Any, i: int, k: int, start: int, total: Any) -> None:
 
 
 @compiled
-def _run(terms: int, x: Any, y: Any, c: Any, out: Any, first_row: int, last_row: int) -> None:
+def _run(terms: int, depth: int, x: Any, y: Any, c: Any, out: Any, first_row: int, last_row: int) -> None:
     """Some rows of a product."""
     totals = np.empty(_COLUMNS, np.float32)
     for start in range(0, y.shape[1], _COLUMNS):
@@ -65,6 +65,9 @@ def _run(terms: int, x: Any, y: Any, c: Any, out: Any, first_row: int, last_row:
             for j in range(count):
                 total[j] = c[i, start + j]
             for k in range(0, x.shape[1], terms):
+                if k % depth == 0:
+                    for j in range(count):
+                        total[j] += np.float32(0)  # an instruction takes its c, -0, as +0
                 if terms == 2:
                     _add_pair(x, y, i, k, start, total)
                 else:
@@ -92,18 +95,18 @@ def by_panels(
 
 
 def multiply(
-    terms: int, x: NDArray[np.float32], y: NDArray[np.float32], c: NDArray[np.float32], out: NDArray[np.float32], threads: int
+    terms: int, depth: int, x: NDArray[np.float32], y: NDArray[np.float32], c: NDArray[np.float32], out: NDArray[np.float32], threads: int
 ) -> None:
     """``out = x @ y + c`` of (M, K), (K, N) and (M, N), `terms` (2 or 4) products at a time; no operand is subnormal or -0.
 
-    K is a multiple of `terms`; NaN is canonical; `out` may be `c`.
+    K is a multiple of `depth`, the k of an instruction; NaN is canonical; `out` may be `c`.
     """
     if finish_empty(x.shape[1], c, out):
         return
     results = np.empty(out.shape, np.float32)
 
     def work(first: int, last: int, _worker: int) -> None:
-        _run(terms, x, y, c, results, first, last)
+        _run(terms, depth, x, y, c, results, first, last)
 
     parallel_for(work, len(out), threads, _ROWS)
     results.view(np.uint32)[np.isnan(results)] = NAN

@@ -1,8 +1,8 @@
 """Exact sums of a few products, c among them, rounded once, in float64 lanes of AVX-512.
 
-Where no exponents of rows and columns are so far apart that a float64 could lose a bit, the sum of products is exact. With c it is rounded
-to odd, of which the last bit tells that something was lost, and then to nearest. Elsewhere the sum is taken twice, rounded down and up;
-where both ends make one float32, that is the result.
+The steps of four rows are chains of fma from c, each sum rounded to float32 at the end of its step. They are right if no fma loses a bit,
+which the CPU notes in its control register. Otherwise each sum is taken twice, rounded down and up; where both ends make one float32, that
+is the result.
 """
 
 from __future__ import annotations
@@ -11,24 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.kernels.fused.lane_sums import EXPONENT, HALF, NEAR, at, loaded, stored
-from fastmma.kernels.fused.window_panels import LANES, PANEL
-from fastmma.kernels.llvm.compilation import inner
-from fastmma.kernels.llvm.simd import (
-    add_down,
-    add_up,
-    any_lane,
-    bitcast,
-    convert,
-    fma,
-    fma_down,
-    fma_up,
-    load,
-    load_scalar,
-    select,
-    splat,
-    zeros,
-)
+from fastmma.kernels.fused.lane_sums import EXPONENT, FIELD, HALF, addresses, at, loaded, stored
+from fastmma.kernels.fused.window_panels import LANES, PANEL, ROWS
+from fastmma.kernels.llvm.compilation import inner, separate
+from fastmma.kernels.llvm.rounding import add_down, add_nearest, add_up, fma_down, fma_up, forget_inexact, was_inexact
+from fastmma.kernels.llvm.simd import any_lane, bitcast, convert, fma, load, load_scalar, never_inlined, splat, store, zeros
+
+# from the field of 2**e to 1.5 * 2**(e + 29), of which a unit is that of a float32 between 2**e and 2**(e + 1)
+_NEAR = (29 << FIELD) + HALF
 
 
 @inner
@@ -39,7 +29,7 @@ def _ends(low: Any, high: Any, c: Any, differs: Any) -> Any:
 
 
 @inner
-def one_row(how: Any, x: Any, y: Any, c: int, steps: int) -> Any:
+def _one_row(how: Any, x: Any, y: Any, c: int, steps: int) -> Any:
     """Some exact steps of a row and a panel; whether a sum is not known."""
     c0, c1, c2, c3 = loaded(c)
     differs = c0 != c0
@@ -62,30 +52,73 @@ def one_row(how: Any, x: Any, y: Any, c: int, steps: int) -> Any:
 
 
 @inner
-def _rounded(total: Any, c: Any) -> Any:
-    """The sum of c and an exact sum, to nearest."""
-    below, above = bitcast(add_down(total, c), np.int64), bitcast(add_up(total, c), np.int64)
-    odd = select((below & splat(np.int64(1), LANES)) != splat(np.int64(0), LANES), below, above)
-    scale = bitcast(odd & splat(np.int64(EXPONENT), LANES) | splat(np.int64(HALF), LANES), np.float64)
-    return fma(scale, splat(-NEAR, LANES), fma(scale, splat(NEAR, LANES), bitcast(odd, np.float64)))
+def _rounded(total: Any) -> Any:
+    """A sum to nearest, by the unit of a number to which it is added."""
+    field = bitcast(total, np.int64) & splat(np.int64(EXPONENT), LANES)
+    near = bitcast(field + splat(np.int64(_NEAR), LANES), np.float64)
+    return add_nearest(total, near) - near
 
 
 @inner
-def two_rows(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> None:
-    """Some steps of two rows and a panel, whose sums of products are exact."""
-    a0, a1, a2, a3 = loaded(c)
-    b0, b1, b2, b3 = loaded(c + 4 * PANEL)
+def _added(how: Any, quarter: int, x: Any, y: int, sums: Any) -> Any:
+    """Sums of two rows, with the product that a quarter of a step adds: where a step has two of them, every other quarter adds none."""
+    if quarter * how.terms % 4 != 0:
+        return sums
+    k = quarter * how.terms // 4
+    s0, s1, s2, s3, t0, t1, t2, t3 = sums
+    line = y + 8 * PANEL * k
+    y0, y1 = load(line, np.float64, LANES), load(line + 64, np.float64, LANES)
+    y2, y3 = load(line + 128, np.float64, LANES), load(line + 192, np.float64, LANES)
+    e, f = splat(load_scalar(x[0] + 8 * k, np.float64), LANES), splat(load_scalar(x[1] + 8 * k, np.float64), LANES)
+    return fma(e, y0, s0), fma(e, y1, s1), fma(e, y2, s2), fma(e, y3, s3), fma(f, y0, t0), fma(f, y1, t1), fma(f, y2, t2), fma(f, y3, t3)
+
+
+@inner
+def _half(how: Any, x: Any, y: int, sums: Any, others: Any) -> Any:
+    """A step of two rows, beside the end of a step of two others."""
+    s0, s1, s2, s3, t0, t1, t2, t3 = others
+    sums = _added(how, 0, x, y, sums)
+    s0, t0 = _rounded(s0), _rounded(t0)
+    sums = _added(how, 1, x, y, sums)
+    s1, t1 = _rounded(s1), _rounded(t1)
+    sums = _added(how, 2, x, y, sums)
+    s2, t2 = _rounded(s2), _rounded(t2)
+    sums = _added(how, 3, x, y, sums)
+    s3, t3 = _rounded(s3), _rounded(t3)
+    return sums, (s0, s1, s2, s3, t0, t1, t2, t3)
+
+
+@separate
+def _four_rows(how: Any, x: int, row: int, y: int, c: int, out: int, steps: int) -> None:
+    """Some steps of rows that lie `row` bytes apart, and of a panel. Those of the last two rows end late; c has no end that changes it."""
+    never_inlined()
+    first, last = loaded(c) + loaded(c + 4 * PANEL), loaded(c + 8 * PANEL) + loaded(c + 12 * PANEL)
     for _ in range(steps):
-        p0 = p1 = p2 = p3 = q0 = q1 = q2 = q3 = zeros(np.float64, LANES)
-        for k in range(how.terms):
-            line = y.values + 8 * PANEL * k
-            y0, y1 = load(line, np.float64, LANES), load(line + 64, np.float64, LANES)
-            y2, y3 = load(line + 128, np.float64, LANES), load(line + 192, np.float64, LANES)
-            e, f = splat(load_scalar(x.values + 8 * k, np.float64), LANES), splat(load_scalar(other.values + 8 * k, np.float64), LANES)
-            p0, p1, p2, p3 = fma(e, y0, p0), fma(e, y1, p1), fma(e, y2, p2), fma(e, y3, p3)
-            q0, q1, q2, q3 = fma(f, y0, q0), fma(f, y1, q1), fma(f, y2, q2), fma(f, y3, q3)
-        a0, a1, a2, a3 = _rounded(p0, a0), _rounded(p1, a1), _rounded(p2, a2), _rounded(p3, a3)
-        b0, b1, b2, b3 = _rounded(q0, b0), _rounded(q1, b1), _rounded(q2, b2), _rounded(q3, b3)
-        x, other, y = at(x, 1, how.terms, 1), at(other, 1, how.terms, 1), at(y, 1, how.terms, PANEL)
-    stored((a0, a1, a2, a3), c)
-    stored((b0, b1, b2, b3), c + 4 * PANEL)
+        first, last = _half(how, (x, x + row), y, first, last)
+        last, first = _half(how, (x + 2 * row, x + 3 * row), y, last, first)
+        x, y = x + 8 * how.terms, y + 8 * PANEL * how.terms
+    s0, s1, s2, s3, t0, t1, t2, t3 = last
+    stored(first[:4], out)
+    stored(first[4:], out + 4 * PANEL)
+    stored((_rounded(s0), _rounded(s1), _rounded(s2), _rounded(s3)), out + 8 * PANEL)
+    stored((_rounded(t0), _rounded(t1), _rounded(t2), _rounded(t3)), out + 12 * PANEL)
+
+
+@separate
+def exact_rows(how: Any, x: Any, y: Any, k: int, steps: int, lowest: int, sums: Any, left: Any, panel: int, first_row: int) -> None:
+    """Some steps of rows, as many as `sums` has but the last three, and of a panel; rows with sums that are not known are `left`."""
+    found = np.empty((ROWS, PANEL), np.float32)
+    row, right = 8 * x.values.shape[1], addresses(y, panel, k, k // how.terms)
+    for first in range(0, len(sums) - (ROWS - 1), ROWS):
+        i = first_row + first
+        if lowest + x.lowest[i : i + ROWS].min() >= how.least:
+            forget_inexact()
+            c, out = np.intp(sums[first].ctypes.data), np.intp(found.ctypes.data)
+            _four_rows(how, np.intp(x.values[i, k:].ctypes.data), row, right.values, c, out, steps)
+            if not was_inexact():
+                for each in range(ROWS):
+                    store(load(np.intp(found[each].ctypes.data), np.float32, PANEL), np.intp(sums[first + each].ctypes.data))
+                continue
+        for line in range(first, min(first + ROWS, len(sums) - (ROWS - 1))):
+            left_row = addresses(x, first_row + line, k, k // how.terms)
+            left[first_row + line] |= _one_row(how, left_row, right, np.intp(sums[line].ctypes.data), steps)

@@ -44,3 +44,11 @@ def at(lines: Any, windows: int, terms: int, columns: int) -> Any:
     return Addresses(
         lines.values + 8 * columns * windows * terms, lines.exponents + exponents * windows * terms, lines.signs + columns * windows
     )
+
+
+@inner
+def addresses(lines: Any, line: int, k: int, window: int) -> Any:
+    """The addresses of a line, or panel, from a k on."""
+    values, exponents, signs = lines.values[line, k:], lines.exponents[line, k:], lines.signs[line, window:]
+    places: Any = np.intp(values.ctypes.data), np.intp(exponents.ctypes.data), np.intp(signs.ctypes.data)
+    return Addresses(*places)

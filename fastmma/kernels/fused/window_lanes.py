@@ -15,25 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fused.exact_lanes import one_row, two_rows
-from fastmma.kernels.fused.lane_sums import EXPONENT, FIELD, HALF, NEAR, Addresses, at, loaded, stored
-from fastmma.kernels.fused.window_panels import BIAS, LANES, NONE, PANEL, QUARTER, SPECIAL, WORD, Packed, Steps
+from fastmma.kernels.fused.exact_lanes import exact_rows
+from fastmma.kernels.fused.lane_sums import EXPONENT, FIELD, HALF, NEAR, addresses, at, loaded, stored
+from fastmma.kernels.fused.window_panels import BIAS, LANES, NONE, PANEL, QUARTER, ROWS, SPECIAL, WORD, Packed, Steps
 from fastmma.kernels.llvm.compilation import compiled, inner
-from fastmma.kernels.llvm.simd import (
-    add_down,
-    aligned_stack,
-    bitcast,
-    convert,
-    fma,
-    fma_down,
-    load,
-    load_scalar,
-    maximum,
-    ones,
-    select,
-    splat,
-    zeros,
-)
+from fastmma.kernels.llvm.rounding import add_down, fma_down
+from fastmma.kernels.llvm.simd import aligned_stack, bitcast, convert, fma, load, load_scalar, maximum, ones, select, splat, zeros
 
 ALIGN_BITS, JOIN_BITS = 24, 31  # of the arithmetic
 WINDOWS = ((8, 1), (4, 1), (16, 2))  # terms of a step, and windows
@@ -223,44 +210,30 @@ def _rows_apart(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> Non
     stored((b0, b1, b2, b3), c + 4 * PANEL)
 
 
-@inner
-def _addresses(lines: Any, line: int, k: int, window: int) -> Any:
-    """The addresses of a line, or panel, from a k on."""
-    values, exponents, signs = lines.values[line, k:], lines.exponents[line, k:], lines.signs[line, window:]
-    places: Any = np.intp(values.ctypes.data), np.intp(exponents.ctypes.data), np.intp(signs.ctypes.data)
-    return Addresses(*places)
-
-
 @compiled
 def _run(how: Any, x: Any, y: Any, c: Any, out: Any, left: Any, first_row: int, last_row: int) -> None:
     """Some rows of a product; those with results that are not known, or no numbers, are marked as `left`."""
     aligned_stack()
     depth, columns = x.values.shape[1], out.shape[1]
-    sums = np.zeros((last_row - first_row + 1, PANEL), np.float32)
+    sums = np.zeros((last_row - first_row + ROWS - 1, PANEL), np.float32)
     for panel in range(y.values.shape[0]):
         start = panel * PANEL
-        lowest, highest = y.lowest[start : start + PANEL].min(), y.highest[start : start + PANEL].max()
         wide = min(PANEL, columns - start)
         for i in range(first_row, last_row):
             for column in range(wide):
                 sums[i - first_row, column] = c[i, start + column]
         for k in range(0, depth, _DEEP):
             steps, window = min(_DEEP, depth - k) // how.depth, k // how.terms
-            right = _addresses(y, panel, k, window)
+            if how.exact:
+                exact_rows(how, x, y, k, steps, y.lowest[start : start + PANEL].min(), sums, left, panel, first_row)
+                continue
+            right = addresses(y, panel, k, window)
             for i in range(first_row, last_row, 2):
                 total = np.intp(sums[i - first_row].ctypes.data)
-                if how.exact:
-                    low = lowest + min(x.lowest[i], x.lowest[i + 1])
-                    if low >= how.least and highest + max(x.highest[i], x.highest[i + 1]) - low <= how.spread:
-                        two_rows(how, _addresses(x, i, k, window), _addresses(x, i + 1, k, window), right, total, steps)
-                        continue
-                    for line in range(i, min(i + 2, last_row)):
-                        total = np.intp(sums[line - first_row].ctypes.data)
-                        left[line] |= one_row(how, _addresses(x, line, k, window), right, total, steps)
-                elif how.ways == 1:
-                    _rows(how, _addresses(x, i, k, window), _addresses(x, i + 1, k, window), right, total, steps)
+                if how.ways == 1:
+                    _rows(how, addresses(x, i, k, window), addresses(x, i + 1, k, window), right, total, steps)
                 else:
-                    _rows_apart(how, _addresses(x, i, k, window), _addresses(x, i + 1, k, window), right, total, steps)
+                    _rows_apart(how, addresses(x, i, k, window), addresses(x, i + 1, k, window), right, total, steps)
         for i in range(first_row, last_row):
             for column in range(wide):
                 out[i, start + column] = sums[i - first_row, column]

@@ -20,6 +20,7 @@ from fastmma.kernels.llvm.simd import bitcast, convert, even_lanes, load, maximu
 from fastmma.kernels.matrices.memory import aligned_empty
 
 LANES, PANEL = 8, 32
+ROWS = 4  # at a time, at most
 VECTORS = PANEL // LANES  # lane l of vector v holds column 4 l + v
 _FOURS = PANEL // 4  # words of 32 bits of the signs of a line
 TINY = float.fromhex("0x1p-900")  # its product with any element is less than a unit
@@ -45,15 +46,13 @@ class Steps:
         Windows of a step: 2 where products of even and odd k are summed apart.
     exact : bool
         Whether nothing is aligned: a step's sum and c are rounded once.
-    spread, least : int
-        The largest difference of exponents of products, and the smallest such exponent, with which float64 holds an exact sum, and
-        float32 a subnormal result.
+    least : int
+        The smallest exponent of a product with which float32 holds an exact sum that is subnormal.
     """
 
     terms: int
     ways: int = 1
     exact: bool = False
-    spread: int = 0
     least: int = 0
 
     @property
@@ -177,7 +176,9 @@ def _memory(how: Steps, shape: tuple[int, ...], lines: int, dtype: Any) -> Packe
 def packed_rows(how: Steps, a: NDArray[np.float32], emin: int, threads: int) -> Packed:
     """A of (M, K), of a format whose smallest normal exponent is `emin`."""
     rows, depth = a.shape
-    packed = _memory(how, (rows + 1, -(-depth // how.depth) * how.depth), rows + 1, np.int32)
+    lines = rows + ROWS - 1
+    packed = _memory(how, (lines, -(-depth // how.depth) * how.depth), lines, np.int32)
+    packed.values[rows:] = 0
     parallel_for(lambda first, last, _: _pack_rows(how, a, emin, packed, first, last), rows, threads, _CHUNK)
     return packed
 

@@ -16,7 +16,6 @@ from typing import Any
 from llvmlite import ir
 
 from fastmma.kernels.llvm import kinds
-from fastmma.kernels.llvm.building import get_or_insert_function
 from fastmma.kernels.llvm.emit import Emitter, undefined
 from fastmma.kernels.llvm.intrinsics import intrinsic
 from fastmma.kernels.llvm.vectors import VectorType, as_vector, is_float, llvm_element, llvm_vector, operand_vector
@@ -117,6 +116,17 @@ def aligned_stack(typingctx: Any) -> Any:
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         set.add(builder.function.attributes, '"stackrealign"')
+        return context.get_dummy_value()
+
+    return kinds.none(), codegen
+
+
+@intrinsic
+def never_inlined(typingctx: Any) -> Any:
+    """Let the function that calls this be one of its own: none of its operations moves before or behind a call of it."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        builder.function.attributes.add("noinline")
         return context.get_dummy_value()
 
     return kinds.none(), codegen
@@ -312,46 +322,6 @@ def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
 def ones(typingctx: Any, value: Any) -> Any:
     """The bits of each lane that are set."""
     return _lane_function("ctpop", (value,))
-
-
-# as AVX-512 writes them in an instruction: no exception is raised
-_DOWN, _UP = 9, 10
-
-
-def _rounded_operation(name: str, rounding: int, arguments: tuple[Any, ...]) -> Any:
-    """Typing and code of an AVX-512 instruction on 8 lanes of float64 that names its rounding."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        kind, mode = args[0].type, ir.IntType(32)
-        signature = ir.FunctionType(kind, [kind] * len(args) + [mode])
-        function = get_or_insert_function(builder.module, signature, f"llvm.x86.avx512.{name}.pd.512")
-        return builder.call(function, [*args, ir.Constant(mode, rounding)])
-
-    return arguments[0](*arguments), codegen
-
-
-@intrinsic
-def fma_down(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
-    """``a * b + c`` rounded once, down: on CPUs with avx512f."""
-    return _rounded_operation("vfmadd", _DOWN, (a, b, c))
-
-
-@intrinsic
-def fma_up(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
-    """``a * b + c`` rounded once, up: on CPUs with avx512f."""
-    return _rounded_operation("vfmadd", _UP, (a, b, c))
-
-
-@intrinsic
-def add_down(typingctx: Any, a: Any, b: Any) -> Any:
-    """``a + b`` rounded down: 8 lanes of float64 on CPUs with avx512f."""
-    return _rounded_operation("add", _DOWN, (a, b))
-
-
-@intrinsic
-def add_up(typingctx: Any, a: Any, b: Any) -> Any:
-    """``a + b`` rounded up: 8 lanes of float64 on CPUs with avx512f."""
-    return _rounded_operation("add", _UP, (a, b))
 
 
 # --- conversions ---

@@ -36,7 +36,9 @@ class Question(NamedTuple):
     stack : int
         How many are computed at once.
     biased, added, scaled : bool
-        Whether a bias is added, or c, and whether alpha is not 1.
+        Whether a bias is added, or c, and whether alpha or beta is not 1.
+    row : bool
+        Whether c is one row that is added as it is.
     book : Book, optional
     is_own : bool
         Whether the book is the caller's: then nothing else is asked.
@@ -50,9 +52,15 @@ class Question(NamedTuple):
     biased: bool = False
     added: bool = False
     scaled: bool = False
+    row: bool = False
     book: Book | None = None
     is_own: bool = False
     rules: tuple[OnePart, ...] = ()
+
+    @property
+    def by_lt(self) -> bool:
+        """Tell whether PyTorch calls cuBLASLt itself, with the workspace of a bias: also for c of one row, which is no bias there."""
+        return self.biased or (self.row and 1 not in (self.product.n, self.product.k) and not self.product.stacked)
 
     def __str__(self) -> str:
         return f"{'a stack of ' if self.product.stacked else ''}{'biased ' if self.biased else ''}{self.product}"
@@ -88,7 +96,7 @@ def _is_another_call(asked: Question) -> bool:
 
 def find_recorded(asked: Question) -> Known | None:
     """Look a product up in the book: `unknown` where samples did not confirm the order of its choice."""
-    found = None if asked.book is None else asked.book.find(asked.kind, asked.product, stack=asked.stack, biased=asked.biased)
+    found = None if asked.book is None else asked.book.find(asked.kind, asked.product, stack=asked.stack, biased=asked.by_lt)
     if found is None or asked.book is None or (not found.adds_bias_as_c and _is_another_call(asked)):
         return None
     table = nearest_table(asked.book.gpu, asked.book.version)
@@ -105,7 +113,7 @@ def _find_in_map(asked: Question) -> Known | None:
     table, product = nearest_table(asked.gpu, VERSION), asked.product
     if asked.stack > 1 or asked.gpu != table.gpu or product.fmt not in _STAGES:
         return None
-    parts = choice_map(table.parts).find(asked.kind, product.layout, product.m, product.n, product.k, biased=asked.biased)
+    parts = choice_map(table.parts).find(asked.kind, product.layout, product.m, product.n, product.k, biased=asked.by_lt)
     if parts is None:
         return None
     return _of_parts(asked, parts, OrderEvidence("recorded", f"{asked} as cuBLASLt {table.version}.0 chooses on {table.gpu}"))
@@ -129,7 +137,7 @@ def _of_parts(asked: Question, parts: int, evidence: OrderEvidence) -> Known:
 
 def _is_vector_with_c(asked: Question) -> bool:
     """Tell whether c is added to a vector in 16 bits, of sizes that are not aligned: PyTorch's library takes other kernels for some."""
-    return asked.added and asked.product.is_by_vector and asked.product.fmt in NARROW and not asked.product.is_aligned
+    return asked.added and not asked.by_lt and asked.product.is_by_vector and asked.product.fmt in NARROW and not asked.product.is_aligned
 
 
 def _find_layer(asked: Question) -> Known | None:
@@ -138,7 +146,7 @@ def _find_layer(asked: Question) -> Known | None:
     file = FILES.get((table.gpu, table.version))
     if asked.stack > 1 or table.gpu != asked.gpu or file is None or _is_vector_with_c(asked):
         return None
-    choice = layers(file).find(asked.kind, asked.product, biased=asked.biased)
+    choice = layers(file).find(asked.kind, asked.product, biased=asked.by_lt)
     if choice is None:
         return None
     evidence = (
@@ -156,7 +164,7 @@ def _find_layer_in_parts(asked: Question) -> Known | None:
 def _find_answer(asked: Question) -> Known | None:
     """Look up what the library answered for the layers of usual models."""
     table = nearest_table(asked.gpu, VERSION)
-    known = asked.stack == 1 and not asked.biased and table.gpu == asked.gpu and not _is_vector_with_c(asked)
+    known = asked.stack == 1 and not asked.by_lt and table.gpu == asked.gpu and not _is_vector_with_c(asked)
     choice = answers(table.answers).find(asked.product) if known else None
     if choice is None:
         return None
@@ -168,17 +176,24 @@ def _find_answer(asked: Question) -> Known | None:
 def _predict(asked: Question) -> Known | None:
     """Ask the trees."""
     table = nearest_table(asked.gpu, VERSION)
-    found = trees(table.trees).predict(asked.product, asked.stack, biased=asked.biased) if table.gpu == asked.gpu else None
+    found = trees(table.trees).predict(asked.product, asked.stack, biased=asked.by_lt) if table.gpu == asked.gpu else None
     if found is None or _is_vector_with_c(asked):
         return None
-    alike = asked.product.is_aligned or found.choice.algo not in ALIKE.get(asked.product.fmt, ())
-    if not alike and (asked.added or (asked.biased and asked.scaled)):
+    if _ends_are_unclear(asked, found.choice):
         return None
     # trees do not tell whether bands are wide
     choice = replace(found.choice, swizzle=int(takes_bands(asked.product))) if found.choice.algo == _IN_BANDS else found.choice
     choice, rate = _expected(asked, choice, found.rate)
     source = f"cuBLASLt {table.version} on {table.gpu} is predicted to add as by {choice}, for {asked.product}"
     return Known(choice, table, OrderEvidence("fitted", source, rate))
+
+
+def _ends_are_unclear(asked: Question, choice: Choice) -> bool:
+    """Tell whether algorithms that trees do not tell apart end differently: CUTLASS's do by factors alone, and cuBLAS's own by c."""
+    product = asked.product
+    if product.is_aligned or choice.algo not in ALIKE.get(product.fmt, ()):
+        return False
+    return (asked.added and (asked.scaled or (product.fmt in NARROW and product.is_lined))) or (asked.biased and asked.scaled)
 
 
 def _expected(asked: Question, choice: Choice, rate: tuple[int, int]) -> tuple[Choice, tuple[int, int]]:

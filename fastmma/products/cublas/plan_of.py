@@ -31,7 +31,7 @@ from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_gpu import library_gpu
-from fastmma.products.library_order import KernelEpilogue
+from fastmma.products.library_order import SCALED, KernelEpilogue
 from fastmma.products.presets import KERNEL_EPILOGUES
 
 WORKSPACE = 32 << 20
@@ -154,7 +154,8 @@ def plan(
     kind = f"{product.fmt}fast" if use_fast_accum else product.fmt
     added, is_own = bool(given.c or given.beta), plans is not None or own_book() is not None
     stack = a.shape[0] if product.stacked else 1
-    asked = Question(library_gpu(target), kind, product, stack, given.bias, added, given.alpha, book, is_own)
+    scaled = given.alpha or given.beta == SCALED
+    asked = Question(library_gpu(target), kind, product, stack, given.bias, added, scaled, given.row, book, is_own)
     return _looked_up(asked, call, a, b, plans, unknown, options)
 
 

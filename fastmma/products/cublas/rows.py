@@ -39,6 +39,12 @@ class Product(NamedTuple):
         """Tell whether N, K, and M where the columns of a are contiguous, are multiples of 8."""
         return not (self.n % 8 or self.k % 8 or (self.layout[0] == "t" and self.m % 8))
 
+    @property
+    def is_lined(self) -> bool:
+        """Tell whether the lines that lie in whole, of a, b and the result, are multiples of 8 long, or of one element."""
+        lengths = self.k if self.layout[0] == "n" else self.m, self.n if self.layout[1] == "n" else self.k, self.n
+        return all(length % 8 == 0 or length == 1 for length in lengths)
+
     def __str__(self) -> str:
         return f"{self.fmt} {self.layout} of M = {self.m}, N = {self.n}, K = {self.k}"
 
