@@ -14,7 +14,7 @@ from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.isa.gpus import TargetName
 from fastmma.jax.calls import Call, describe, make_line, write_place
 from fastmma.jax.calls import own_dot_general_p as dot_general_p
-from fastmma.jax.internals import canonicalize_precision, count_devices, find_place
+from fastmma.jax.internals import call_back, canonicalize_precision, count_devices, find_place
 from fastmma.jax.products import Dimensions, find_guess, plan_of, plan_text, product, product_options
 from fastmma.jax.settings import Plans, Settings, settings_of
 
@@ -90,29 +90,34 @@ def _abstract(lhs: Any, rhs: Any, **parameters: Any) -> Any:
     return jax.core.ShapedArray(found.shape, found.dtype)
 
 
-def _compute(lhs: Any, rhs: Any, *, settings: Settings, devices: int, place: tuple[str, int] | None, **parameters: Any) -> Any:
-    """Make the product a callback, or XLA's, where the settings say so."""
+def _find_call(
+    lhs: Any, rhs: Any, *, settings: Settings, devices: int, place: tuple[str, int] | None, **parameters: Any
+) -> tuple[Call | None, Any]:
+    """Return what computes a product, None where XLA does, and its result's shape and dtype."""
     result = _result(lhs, rhs, parameters)
     dimensions, precision = parameters["dimension_numbers"], parameters["precision"]
     try:
         plan = plan_of(settings, lhs, rhs, result, dimensions, precision)
     except NotEmulatedError as unknown:
         settings.refuse(f"dot_general: {unknown}", place)
-        return jax.lax.dot_general(lhs, rhs, **parameters)
+        return None, result
     guess = find_guess(settings, lhs, rhs, dimensions, devices, plan)
     line = make_line("fastmma.jax.dot_general", describe(lhs, rhs), plan, plan_text(plan), guess)
-    call = Call(product, product_options(lhs, rhs, result, dimensions, plan), line, write_place(place))
-    return jax.pure_callback(call, result, lhs, rhs)
+    return Call(product, product_options(lhs, rhs, result, dimensions, plan), line, write_place(place)), result
 
 
-def _run(lhs: Any, rhs: Any, **parameters: Any) -> Any:
+def _run(lhs: Any, rhs: Any, *, settings: Settings, **parameters: Any) -> Any:
     """Compute at once."""
-    return _compute(lhs, rhs, devices=1, place=find_place(), **parameters)
+    call, result = _find_call(lhs, rhs, settings=settings, devices=1, place=find_place(), **parameters)
+    return jax.lax.dot_general(lhs, rhs, **parameters) if call is None else jax.pure_callback(call, result, lhs, rhs)
 
 
-def _lower(context: Any, *operands: Any, **parameters: Any) -> Any:
-    call = partial(_compute, devices=count_devices(context), place=find_place(context.traceback), **parameters)
-    return mlir.lower_fun(call, multiple_results=False)(context, *operands)
+def _lower(context: Any, *operands: Any, settings: Settings, **parameters: Any) -> Any:
+    devices, place = count_devices(context), find_place(context.traceback)
+    call, _ = _find_call(*context.avals_in, settings=settings, devices=devices, place=place, **parameters)
+    if call is None:
+        return mlir.lower_fun(partial(jax.lax.dot_general, **parameters), multiple_results=False)(context, *operands)
+    return call_back(context, call, *operands)
 
 
 def _transpose(cotangent: Any, x: Any, y: Any, *, swapped: bool, settings: Settings, **parameters: Any) -> Any:

@@ -246,9 +246,8 @@ def _bce_with_logits(given: Arguments) -> Tensor:
 
 def _scan(function: Callable[..., NDArray[Any]]) -> Row:
     def row(given: Arguments) -> Tensor:
-        if given["dtype"] is not None:
-            raise NotEmulatedError("scans into another format are not known")
-        return as_tensor(function(as_gpu_array(given["self"]), given["dim"]))
+        x = given["self"] if given["dtype"] is None else given["self"].to(_check_dtype(given["dtype"]))
+        return as_tensor(function(as_gpu_array(x), given["dim"]))
 
     return row
 

@@ -23,6 +23,7 @@ KNOWN = {
     "book bias alpha",
     "f16 in place",
     "grouped",
+    "one row",
     "reduced aligned",
     "reduced alike",
     "stack of one",

@@ -43,12 +43,13 @@ def test_gradients_of_gathered_logits_are_emulated() -> None:
 
 @pytest.mark.skipif(libdevice.release() is None, reason="no libdevice whose release is known")
 def test_calls_of_single_elements_and_of_none() -> None:
-    x = torch.tensor([[3.1034889], [-19.737383]])
+    x, halves = torch.tensor([[3.1034889], [-19.737383]]), torch.linspace(-1, 3, 900).bfloat16()
     with ft.emulate("H200") as gpu:
         assert torch.equal(torch.linalg.vector_norm(x, 3, 1), x.abs()[:, 0])  # powers would give another last bit
         assert torch.logsumexp(torch.tensor(0.5), 0) == 0.5
         assert torch.trace(torch.diag(X)) == X.sum()
         assert torch.zeros(0, 3).sum(0).tolist() == [0, 0, 0]
+        assert torch.equal(halves.cumsum(0, dtype=torch.float32), halves.float().cumsum(0))
     assert not gpu.report.lines("passed", "unseen", "assumed")
     with ft.emulate("H200") as gpu:
         mean, rstd = (torch.zeros(2, 1, dtype=torch.bfloat16) for _ in range(2))
