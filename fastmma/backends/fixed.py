@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from fastmma.backends import route
 from fastmma.backends.call import Operation
 from fastmma.backends.holds import blocks_of, cpu
+from fastmma.backends.parameters import fused_parameters
 from fastmma.backends.problem import Extents, Problem, Strides
 from fastmma.kernels.params import PartsOfK
 
@@ -56,6 +57,13 @@ def _blocks(problem: Problem, form: Form, epilogue: EpilogueForm | None) -> Fixe
     return fixed.FixedProduct(loop, form.products, epilogue)
 
 
+def _panels(problem: Problem, form: Form, epilogue: EpilogueForm | None) -> Fixed:
+    from fastmma.kernels.fused import fixed_panels
+
+    panels = fixed_panels.PanelForm(form.rows, form.columns, form.depth, form.a[1:], form.b[1:])
+    return fixed_panels.FixedPanels(fused_parameters(problem.operation), panels, epilogue)
+
+
 def _bytes(problem: Problem, form: Form, _epilogue: EpilogueForm | None) -> Fixed:
     """Make a product of bytes whose sums wrap."""
     from fastmma.kernels.integer import int8
@@ -74,6 +82,7 @@ def _chains(_problem: Problem, form: Form, epilogue: EpilogueForm | None) -> Fix
 
 _KERNELS: dict[str, Callable[[Problem, Form, EpilogueForm | None], Fixed]] = {
     "blocks of a form": _blocks,
+    "panels of a form": _panels,
     "bytes of a form": _bytes,
     "chains of a form": _chains,
 }

@@ -72,11 +72,22 @@ def _in_blocks(problem: Problem) -> bool:
     return holds(operation) and blocks_of(operation, rows, columns, depth, cpu().usable()) is not None
 
 
-def _of_form(problem: Problem) -> bool:
-    operation, ins = problem.operation, problem.operation.instruction
+def _is_plain(operation: Operation) -> bool:
+    """Tell whether a GPU's arithmetic multiplies all elements in the order of k, and keeps sums in f32."""
+    ins = operation.instruction
     plain = not operation.own and not operation.arithmetic.interleave and not ins.sparse and not ins.scale_vec_size
-    wide = ins.ctype == ins.dtype == ins.accumulator == "f32"
-    return plain and wide and not (problem.starts and fused_parameters(operation).split) and _in_blocks(problem)
+    return plain and ins.ctype == ins.dtype == ins.accumulator == "f32"
+
+
+def _of_form(problem: Problem) -> bool:
+    operation = problem.operation
+    return _is_plain(operation) and not (problem.starts and fused_parameters(operation).split) and _in_blocks(problem)
+
+
+def _panels_of_form(problem: Problem) -> bool:
+    operation = problem.operation
+    others = problem.starts or is_turned(problem) or operation.arithmetic.widened  # which `panels` do
+    return _is_plain(operation) and not others and _in_lanes(problem)
 
 
 def _bytes_of_form(problem: Problem) -> bool:
@@ -193,6 +204,7 @@ def _unknown(problem: Problem) -> bool:
 
 BLOCKS = Holds("1 <= K <= 4096, steps that fill units of 8 to 64 k, sums exact in float lanes", _in_blocks)
 FORM = Holds("f32 sums of a GPU's arithmetic, in blocks", _of_form)
+PANELS_OF_FORM = Holds("f32 sums of a GPU's arithmetic from zero, of codes as they are multiplied, in panels", _panels_of_form)
 BYTES = Holds("8-bit integers with adjacent rows or columns, sums that wrap", _bytes_of_form)
 WRAPPED = Holds("sums that wrap, or cannot leave int32", _wraps)
 STEPS_OF_ONE = Holds("one k an instruction", lambda problem: problem.operation.instruction.k == 1)

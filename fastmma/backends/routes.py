@@ -55,7 +55,8 @@ _MANY = ({"products": (2, ANY)},)
 _SOME_SINGLE = ({**_SINGLE[0], "work": (1, ANY)},)
 _WHOLE_K = {"parts of k": (1, 1)}
 _FEW = {"threads": (1, 1), "results of all": (1, 1 << 16), "products": (0, 1 << 10)}
-_ONE_SUM = {"products": (1, 1), "epilogues": (0, 0), **_WHOLE_K}
+_ONE_PRODUCT = {"products": (1, 1), **_WHOLE_K}
+_ONE_SUM = {**_ONE_PRODUCT, "epilogues": (0, 0)}
 _THIN = (
     {"bytes of a code in place": (2, 4), "lines": (1, 8), "codes in place": (1 << 20, ANY), "results across": (64, ANY), "k": (64, ANY)},
     {
@@ -90,6 +91,26 @@ ROUTES = (
             {**_WHOLE_K, "threads": (1, 1), "work of all": (1, 1 << 25), "results of all": (1, 1 << 17), "products": (0, 1 << 10)},
         ),
         cost=66,
+    ),
+    Route(
+        "panels of a form",
+        "forms",
+        "fused/fixed_panels.py",
+        "FUSED",
+        _FUSED,
+        False,
+        holds.PANELS_OF_FORM,
+        (
+            {
+                **_ONE_PRODUCT,
+                "threads": (1, 1),
+                "work": (1 << 24, 1 << 30),
+                "rows": (16, 1 << 11),
+                "results of all": (1, 1 << 20),
+                "codes of a panel": (1, 1 << 20),
+            },
+        ),
+        cost=58,
     ),
     Route(
         "bytes of a form",

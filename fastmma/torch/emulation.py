@@ -23,6 +23,7 @@ from fastmma.products.prepared import Prepared, prepare
 from fastmma.torch import on_gpu
 from fastmma.torch.arrays import as_numpy, strided, to_numpy
 from fastmma.torch.chains import chained, fills_k, multiply_by_lanes
+from fastmma.torch.kept_products import kept_products
 from fastmma.torch.places import LIBRARIES, where
 from fastmma.torch.plans import ALIGNED, FORMATS, Epilogue, InvalidError, Planned, UnknownError, planned
 from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
@@ -121,12 +122,13 @@ class Emulation:
         key = operator, _lying(a), _lying(b), added, bias is None, alpha, beta, out_dtype, modes, grouped, activation
         found = self._plans.get(key)
         if found is None:
-            try:
+            kept = kept_products(self.settings)
+            found = kept.get(key)
+            if found is None:
                 row = c is not None and c.dim() == a.dim() == len("mk") and c.shape[0] == 1 and c.is_contiguous()
                 wanted = Epilogue(out_dtype or a.dtype, c is not None, bias is not None, alpha, beta, grouped, activation, row)
-                found = self._prepared(operator, a, b, addend, wanted, modes)
-            except UnknownError as unknown:
-                found = str(unknown)
+                found = self._prepared_or_unknown(operator, a, b, addend, wanted, modes)
+                kept.keep(key, found)
             self._plans.keep(key, found)
         if isinstance(found, str):
             raise UnknownError(found)
@@ -145,6 +147,15 @@ class Emulation:
             as_numpy(result)[...] = found.product(as_numpy(_lines(a)), as_numpy(_lines(b)), **given)
         self.done(found.line)
         return result.add_(0.0) if found.filled else result
+
+    def _prepared_or_unknown(
+        self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, epilogue: Epilogue, modes: Modes
+    ) -> _Computation | str:
+        """The product of such tensors, or the reason why its bits are not known."""
+        try:
+            return self._prepared(operator, a, b, addend, epilogue, modes)
+        except UnknownError as unknown:
+            return str(unknown)
 
     def _prepared(
         self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, epilogue: Epilogue, modes: Modes

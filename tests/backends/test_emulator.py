@@ -25,7 +25,7 @@ from fastmma.backends.call import Operands, Operation
 from fastmma.backends.compiled import Compiled
 from fastmma.backends.engine import Backend
 from fastmma.backends.gpu import device
-from fastmma.backends.gpu.cuda_source import has_tile_kernel, parameters, source, tile_of
+from fastmma.backends.gpu.cuda_source import has_tile_kernel, matrix_tile_of, parameters, source, tile_of
 from fastmma.backends.gpu.decode_table import NO_EXPONENT, decode_table
 from fastmma.backends.gpu.emulator import Emulator
 from fastmma.backends.gpu.executed import executed
@@ -127,7 +127,7 @@ def sources(engine: Emulator, operation: Operation) -> list[str]:
     """The CUDA C++ of all kernels that an operation may run."""
     found = [source(operation, "element")]
     if has_tile_kernel(operation):
-        found.append(source(operation, "tile"))
+        found.append(source(operation, "matrices" if matrix_tile_of(operation) else "tile"))
     own = engine.executed(operation)
     return [*found, source(operation, "instruction", own)] if own else found
 

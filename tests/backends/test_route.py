@@ -269,7 +269,9 @@ def test_forms_depend_on_threads() -> None:
         return [verdict.row.name for verdict in found if not verdict.reason]
 
     assert taken(2, "f16", 64, 64, 128) == taken(1, "f16", 64, 64, 129) == taken(1, "f16", 512, 256, 256) == ["blocks of a form"]
-    assert taken(2, "f16", 64, 64, 129) == taken(1, "f16", 512, 256, 257) == taken(1, "f16", 8, 8, 8, 1025) == []
+    assert taken(2, "f16", 64, 64, 129) == taken(2, "f16", 512, 256, 257) == taken(1, "f16", 8, 8, 8, 1025) == []
+    assert taken(1, "f16", 512, 256, 257) == taken(1, "f16", 363, 363, 128) == ["panels of a form"]
+    assert taken(1, "f16", 2049, 512, 257) == taken(1, "f16", 1024, 1025, 257) == taken(1, "f16", 512, 128, 1024) == []
     assert taken(2, "s8", 128, 128, 128) == taken(1, "s8", 256, 256, 256) == ["bytes of a form"]
     assert taken(2, "s8", 128, 128, 129) == taken(1, "s8", 257, 256, 512) == []
     assert taken(1, "f16", 363, 363, 4) == []  # results

@@ -180,7 +180,7 @@ def smallest_parts(depth: int) -> Iterator[None]:
         (f64, "_DIRECTED_STEPS", 1),
         (portable, "STEPS", 1),
         (words, "_PACKED_WORDS", 1),
-        (words, "_THREADED_WORDS", 0),
+        (words, "_WAKING_WORDS", 1),
         (words, "_LONG_SLICES", {}),
         (groups, "_CHUNK_ROWS", 64),
     )

@@ -111,6 +111,35 @@ def test_bytes_that_come_again(a_dtype: type, b_dtype: type) -> None:
                     assert np.array_equal(fastmma.gemm(left, right, onto, target="sm_80", threads=1, out=onto), exact)
 
 
+LARGER: tuple[tuple[str, type, int, dict[str, Any]], ...] = (
+    ("sm_90a", ml_dtypes.bfloat16, 40, {}),
+    ("H200", ml_dtypes.bfloat16, 40, {"preset": "cublas", "out_dtype": "bf16", "bias": "bf16"}),
+    ("sm_80", np.float16, 6, {"out_dtype": "f32", "alpha": 0.3}),
+    ("sm_89", ml_dtypes.float8_e4m3fn, 2, {"out_dtype": "f16"}),
+)
+
+
+@pytest.mark.parametrize(("target", "dtype", "most", "options"), LARGER)
+def test_larger_products_that_come_again(target: str, dtype: type, most: int, options: dict[str, Any]) -> None:
+    """Products in panels that one thread keeps: edges of tiles, several slabs of k, exponents that spread, zeros, numbers out of reach."""
+    rng = np.random.default_rng(7)
+    if "bias" in options:
+        options = options | {"bias": rng.standard_normal(259).astype(ml_dtypes.bfloat16)}
+    given = {name: options[name] for name in ("bias", "alpha") if name in options}
+    for rows, k, spread, special in ((261, 523, 0, 1.0), (130, 600, most, 1.0), (261, 523, 0, np.nan), (261, 523, 0, 0.0)):
+        shapes = (rows, k), (k, 259)
+        a, b = (
+            (rng.standard_normal(shape).clip(-4, 4) * np.exp2(rng.integers(-spread, spread + 1, shape))).astype(dtype) for shape in shapes
+        )
+        a[3:7, 5] = a[9] = b[:, 11] = special
+        product = fastmma.prepare(a, b, target=target, threads=1, **options)
+        with taking("portable"):
+            wanted = fastmma.gemm(a, b, target=target, **options).tobytes()
+        for left, right in ((a, b), (np.asfortranarray(a), np.asfortranarray(b))):
+            for _ in range(2):
+                assert product(left, right, **given).tobytes() == wanted
+
+
 A, B = (RNG.standard_normal(shape).astype(np.float16) for shape in ((24, 200), (200, 40)))
 C, BIAS = RNG.standard_normal((24, 40)).astype(np.float32), RNG.standard_normal(40).astype(np.float32)
 

@@ -41,6 +41,7 @@ REVIEWED = {
     "kernels/integer/amx.py: _kept": "of one product, whose operands have at most 2^24 elements each: its maxlen is 1",
     "kernels/functions/expression.py: self.calls": "of one formula",
     "kernels/fma/fixed.py: self._free": "as many as threads that computed a product of one form at the same time",
+    "kernels/fused/fixed_panels.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/fused/fixed.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/integer/words.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/llvm/bindings.py: self.used": "of one function",

@@ -319,7 +319,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert looked_up(Request("f16", "nt", 2, 96, 64), path, "H200").evidence.level == "recorded"
     for wrong, words in (
         (("--cublas",), "needs --model or --shapes"),
-        (("--model", "x"), "are for --cublas"),
+        (("--model", str(tmp_path)), "are for --cublas"),
         ((*given, "--type", "f64"), "--type must be one of"),
     ):
         assert words in " ".join(command(str(path), *wrong).output.split()).replace("│ ", "")

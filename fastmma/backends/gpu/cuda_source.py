@@ -25,24 +25,43 @@ _STAGES = 3  # in shared memory at a time, of which one is read
 _LOWEST_FLOOR = -300
 _MAIN_FILES = {
     "element": ("element.cu",),
-    "tile": ("lines.cuh", "panels.cuh", "tile.cu"),
+    "tile": ("lines.cuh", "sums.cuh", "panels.cuh", "packing.cuh", "tile.cu"),
+    "matrices": ("lines.cuh", "sums.cuh", "fragments.cuh", "packing.cuh", "matrix_steps.cu"),
     "instruction": ("lines.cuh", "instruction.cu"),
 }
+# by the distance of exponents in a product of powers of two, which is a power of two itself: the exponents that float32 has room for
+_POWERS = {4: 63, 8: 31}
+_LEAST_SCALED = -100  # exponents of scaled products for which the kernel by matrix instructions looks at no floor
 _FMA = {"": "fma_nearest", "rn": "fma_nearest", "rz": "fma_toward_zero", "rm": "fma_down", "rp": "fma_up"}
 
 
 @dataclass(frozen=True)
 class BlockShape:
-    """A block of the tile kernel: `LINES` rows by as many columns, and how much of k it takes at a time."""
+    """A block of a kernel of steps: `lines` rows by as many columns, and how much of k it takes at a time."""
 
     depth: int
     stage_words: int  # of one line
     blocks: int  # a multiprocessor should hold: as many as leave a thread the registers that it needs
+    lines: int = LINES
+    stages: int = 1  # in shared memory at a time
+    threads: int = THREADS
 
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
-        return 4 * self.stage_words * 2 * LINES
+        return 4 * self.stage_words * 2 * self.lines * self.stages
+
+    @property
+    def parameters(self) -> dict[str, str | int]:
+        """The macros that the source takes."""
+        return {
+            "LINES": self.lines,
+            "DEPTH": self.depth,
+            "STAGES": self.stages,
+            "STAGE_WORDS": self.stage_words,
+            "THREADS": self.threads,
+            "BLOCKS_PER_PROCESSOR": self.blocks,
+        }
 
 
 @dataclass(frozen=True)
@@ -222,6 +241,27 @@ def tile_of(operation: Operation) -> BlockShape:
     return BlockShape(depth, words, blocks=3)
 
 
+@lru_cache(1024)
+def matrix_tile_of(operation: Operation) -> BlockShape | None:
+    """The tile for a fused row whose steps matrix instructions compute exactly, or None."""
+    values = parameters(operation)
+    if not has_tile_kernel(operation) or values["GROUP"] != 1 or values["HALF"] or values["SPLIT"] or not _exponent_bits(operation):
+        return None
+    step, scaled = int(values["STEP"]), bool(values["SCALE_BLOCK"])
+    smallest = _LEAST_SCALED if scaled else sum(fmt.emin for fmt in operation.multiplied)
+    if step not in (8, 16, 32) or int(values["EMAX_FLOOR"]) > smallest:
+        return None
+    depth = max(step, 16)
+    words = 2 * depth + scaled * depth // step
+    return BlockShape(depth, words, blocks=2 if scaled else 3, stages=2, threads=128)
+
+
+def _exponent_bits(operation: Operation) -> int:
+    """How far apart powers of two are whose products' sums tell the largest exponent of a step; 0 where float32 has no room for them."""
+    exponents = sum(fmt.emax - fmt.emin for fmt in operation.multiplied) + 1
+    return next((bits for bits, most in _POWERS.items() if int(parameters(operation)["STEP"]) < 1 << bits and exponents <= most), 0)
+
+
 @lru_cache(64)
 def _text(name: str) -> str:
     return (FOLDER / name).read_text()
@@ -248,11 +288,18 @@ def source(operation: Operation, main: str, executed: Instruction | None = None)
     """
     values = dict(parameters(operation))
     if main == "tile":
-        tile = tile_of(operation)
-        values |= {
-            "LINES": LINES,
-            "DEPTH": tile.depth,
-            "BLOCKS_PER_PROCESSOR": tile.blocks,
+        values |= tile_of(operation).parameters
+    if main == "matrices":
+        tile = matrix_tile_of(operation)
+        assert tile is not None
+        bits = _exponent_bits(operation)
+        values |= tile.parameters | {
+            "A_LOWEST": operation.multiplied[0].emin,
+            "B_LOWEST": operation.multiplied[1].emin,
+            "EXPONENT_BITS": bits,
+            "EXPONENT_LOG": bits.bit_length() - 1,
+            "ROW_TILES": 2,
+            "COLUMN_TILES": 4,
         }
     if executed is not None:
         values |= Execution(executed).parameters

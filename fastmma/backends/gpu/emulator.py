@@ -8,7 +8,16 @@ import numpy as np
 
 from fastmma.backends.call import Codes, Operands, Operation, truth_values, whole_k
 from fastmma.backends.engine import Backend
-from fastmma.backends.gpu.cuda_source import BLOCK_LINES, LINES, THREADS, Execution, covers, has_tile_kernel, source, tile_of
+from fastmma.backends.gpu.cuda_source import (
+    BLOCK_LINES,
+    THREADS,
+    Execution,
+    covers,
+    has_tile_kernel,
+    matrix_tile_of,
+    source,
+    tile_of,
+)
 from fastmma.backends.gpu.decode_table import decode_table
 from fastmma.backends.gpu.executed import executed
 from fastmma.backends.native_c import with_native_c
@@ -19,6 +28,7 @@ from fastmma.isa.sparsity import pattern_of
 # elements of operands and results that are on the machine at a time, where there are many products
 _ELEMENTS = 1 << 28
 _MOST_TABLES = 256  # operations whose tables are kept there
+_MATRICES_OF_FLOAT64 = frozenset({"sm_90a"})  # targets on which these are faster than fma: measured on an H200
 
 
 class Machine(Protocol):
@@ -150,29 +160,31 @@ class Emulator(Backend):
 
     def _by_tiles(self, operation: Operation, operands: Operands, shape: tuple[int, ...], result: Any) -> None:
         """Results of fused steps."""
-        tile, machine = tile_of(operation), self.machine
+        machine = self.machine
+        matrices = matrix_tile_of(operation) if machine.native_target() in _MATRICES_OF_FLOAT64 else None
+        tile = matrices or tile_of(operation)
         _, rows, columns = shape
         depth = operands.depth
         stages = -(-depth // tile.depth)
-        text = source(operation, "tile")
+        text = source(operation, "matrices" if matrices else "tile")
         tables = self._tables(operation)
         a_table, b_table, scale_table, places = tables
         counts = [(len(codes), count) for codes, count in ((operands.a, rows), (operands.b, columns))]
         if operands.scale_a is not None or operands.metadata is not None:  # each product has its own
             counts = [(shape[0], count) for _, count in counts]
         marks = [machine.to_device(np.zeros(count, np.uint8)) for count in counts]
-        blocks = [-(-count // LINES) for _, count in counts]
+        blocks = [-(-count // tile.lines) for _, count in counts]
         panels = [
-            machine.empty((products, count, stages, tile.stage_words, LINES), np.uint32)
+            machine.empty((products, count, stages, tile.stage_words, tile.lines), np.uint32)
             for (products, _), count in zip(counts, blocks, strict=True)
         ]
-        packing = [-(-products * count * LINES * stages // THREADS) for (products, _), count in zip(counts, blocks, strict=True)]
+        packing = [-(-products * count * tile.lines * stages // tile.threads) for (products, _), count in zip(counts, blocks, strict=True)]
         of_rows = (operands.metadata, operands.scale_a, a_table, scale_table, places, panels[0], marks[0], counts[0][0])
         of_columns = (operands.scale_b, b_table, scale_table, panels[1], marks[1], counts[1][0])
-        machine.run(text, "pack_rows", packing[0], THREADS, (*_lines(operands.a, (0, 1, 2)), *of_rows, rows, depth, stages))
-        machine.run(text, "pack_columns", packing[1], THREADS, (*_lines(operands.b, (0, 2, 1)), *of_columns, columns, depth, stages))
+        machine.run(text, "pack_rows", packing[0], tile.threads, (*_lines(operands.a, (0, 1, 2)), *of_rows, rows, depth, stages))
+        machine.run(text, "pack_columns", packing[1], tile.threads, (*_lines(operands.b, (0, 2, 1)), *of_columns, columns, depth, stages))
         arguments = (*panels, operands.c, result, counts[0][0], counts[1][0], rows, columns, stages)
-        machine.run(text, "multiply", shape[0] * blocks[0] * blocks[1], THREADS, arguments, tile.shared_bytes)
+        machine.run(text, "multiply", shape[0] * blocks[0] * blocks[1], tile.threads, arguments, tile.shared_bytes)
         # lines with infinities and NaNs again, one result at a time
         self._elements(operation, operands, shape, result, tables, (marks[0], marks[1]))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused.batch_numbers import BlockMemory, Form, Matrices, Strides, numbers_of, sizes
-from fastmma.kernels.fused.block_batch import BLOCKS, add_sums, batch_runner, registers_runner
+from fastmma.kernels.fused.block_batch import BLOCKS, batch_runner, registers_runner, sums_adder
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockConfig, BlockElementSpec
 from fastmma.kernels.fused.reach import (
     F32_LOWEST,
@@ -31,6 +31,7 @@ from fastmma.kernels.fused.reach import (
     smallest_c,
     sum_excess,
 )
+from fastmma.kernels.llvm.kinds import kind_of
 from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.matrices.permutation import Permutation, permutation
@@ -219,7 +220,7 @@ class Blocks(NamedTuple):
         then = None
         if c is not None and self.p.split:
             sums = Matrices(address_of(c), *c.strides), Matrices(address_of(out), *out.strides)
-            then, c = partial(add_sums, self.p, *sums, self.config.sum_bytes, rows, columns), None
+            then, c = partial(sums_adder(kind_of(self.p)), self.p, *sums, self.config.sum_bytes, rows, columns), None
         loop = loop_of(self.config, rows, columns, a.shape[2], a.strides, b.strides, None if c is None else c.strides, out.strides)
         return loop.run(a, b, c, out, threads, then)
 

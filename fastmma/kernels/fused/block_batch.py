@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 
 from fastmma.kernels.fused.batch_numbers import KERNEL, Batch, Matrices, batch_at, size_at, work_at
 from fastmma.kernels.fused.block_kernel import INTEGERS, POINTERS, BlockArguments, Blocks
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, Arrangement, BlockConfig
 from fastmma.kernels.fused.step_end import ieee_sum
 from fastmma.kernels.fused.tile_kernel import Tiles
-from fastmma.kernels.llvm.any_array import ANY_ARRAY, start_of
-from fastmma.kernels.llvm.compilation import compiled, entry, inner, separate
+from fastmma.kernels.llvm import kinds
+from fastmma.kernels.llvm.compilation import inner, separate
+from fastmma.kernels.llvm.direct import emitted
+from fastmma.kernels.llvm.kinds import kind_of
 from fastmma.kernels.llvm.micro_kernel import MicroKernel, run_at
-from fastmma.kernels.llvm.numba_types import typeof
 from fastmma.kernels.llvm.simd import load, load_scalar, store
 from fastmma.kernels.matrices.accumulators import load_rows, store_rows
 from fastmma.kernels.matrices.addresses import LINES, Matrix
@@ -136,10 +136,10 @@ def _run_kernel(numbers: int, batch: Batch, places: Any, strides: Any, first: in
     run_at(load_scalar(numbers + KERNEL, np.int64), places + own + ahead + shape + strides)
 
 
-@compiled
-def run_batch(how: Any, numbers: int, a: Any, b: Any, c: Any, out: Any, bad: Any, first: int, last: int) -> None:
+@separate
+def run_batch(how: Any, numbers: int, a: int, b: int, c: int, out: int, bad: int, first: int, last: int) -> None:
     """Compute products first to last of the batch of matrices in these arrays whose `numbers_of` are at this address."""
-    batch = batch_at(numbers, start_of(a), start_of(b), start_of(c), start_of(out), start_of(bad))
+    batch = batch_at(numbers, a, b, c, out, bad)
     size, work = size_at(numbers), work_at(numbers)
     row_size = -(-batch.columns // COLUMNS) * COLUMNS * how.sum_bytes
     for start in range(first, last, work.at_once):
@@ -170,10 +170,10 @@ def run_batch(how: Any, numbers: int, a: Any, b: Any, c: Any, out: Any, bad: Any
                 _hand_out(how, out + index * out_stride, batch.rows, batch.columns, _matrix(batch.out, start + index))
 
 
-@compiled
-def run_registers(numbers: int, a: Any, b: Any, c: Any, out: Any, bad: Any, first: int, last: int) -> None:
+@separate
+def run_registers(numbers: int, a: int, b: int, c: int, out: int, bad: int, first: int, last: int) -> None:
     """Compute products first to last of the batch of registers in these arrays whose `numbers_of` are at this address."""
-    batch = batch_at(numbers, start_of(a), start_of(b), start_of(c), start_of(out), start_of(bad))
+    batch = batch_at(numbers, a, b, c, out, bad)
     size, work = size_at(numbers), work_at(numbers)
     row_size = size.out // batch.rows
     for start in range(first, last, work.at_once):
@@ -186,22 +186,22 @@ def run_registers(numbers: int, a: Any, b: Any, c: Any, out: Any, bad: Any, firs
         _permute(batch.granule_out, work.out, size.out, batch.out, batch.out.address + start * batch.out.stride, count)
 
 
-_KINDS = types.int64, *[ANY_ARRAY] * 5, types.int64, types.int64
+_KINDS = kinds.int64, *[kinds.any_array] * 5, kinds.int64, kinds.int64
 
 
 @lru_cache(64)
 def batch_runner(how: Arrangement) -> Callable[..., None]:
     """`run_batch` for one arrangement."""
-    return partial(entry(run_batch, typeof(how), *_KINDS), how)
+    return partial(emitted(run_batch, kind_of(how), *_KINDS), how)
 
 
 @cache
 def registers_runner() -> Callable[..., None]:
-    """`run_registers`, compiled."""
-    return entry(run_registers, *_KINDS)
+    """`run_registers`, emitted."""
+    return emitted(run_registers, *_KINDS)
 
 
-@compiled
+@separate
 def add_sums(p: Fused, c: Matrices, out: Matrices, itemsize: int, rows: int, columns: int, first: int, last: int) -> None:
     """Add `c` to `out` by IEEE additions, to nearest even, in products first to last."""
     for index in range(first, last):
@@ -212,3 +212,10 @@ def add_sums(p: Fused, c: Matrices, out: Matrices, itemsize: int, rows: int, col
             for row in range(0, rows, 2):
                 sums = load_rows(target, row, rows, columns - column)
                 store_rows(ieee_sum(p, sums, load_rows(before, row, rows, columns - column)), target, row, rows, columns - column)
+
+
+@lru_cache(64)
+def sums_adder(p: Any) -> Callable[..., None]:
+    """`add_sums` for parameters of a kind."""
+    place = kind_of(Matrices(0, 0, 0, 0))
+    return emitted(add_sums, p, place, place, *[kinds.int64] * 5)

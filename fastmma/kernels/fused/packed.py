@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.threads import parallel_for
-from fastmma.kernels.fused.lanes import PanelConfig
+from fastmma.kernels.fused.lanes import PanelConfig, PanelShape
 from fastmma.kernels.fused.macro_tile import Extent, Limits, Promoting, WorkerMemory, run_macro_tile
+from fastmma.kernels.fused.magnitudes import spread_of_matrix
 from fastmma.kernels.fused.micro_kernel import SLAB
 from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, PanelElementSpec, Panels, pack_rows
 from fastmma.kernels.fused.reach import (
@@ -29,7 +30,6 @@ from fastmma.kernels.fused.reach import (
     mask_c,
     single_lanes,
     smallest_c,
-    spread_of,
 )
 from fastmma.kernels.fused.sparse_kernel import SPARSE
 from fastmma.kernels.fused.sparse_rows import Selection, pack_stored_rows
@@ -46,8 +46,6 @@ from fastmma.kernels.tiles import FUSED, FusedTile, first_fit, tile_of_cpu
 CHUNK_ROWS = 2048  # of A and of the running sums that go with one packed panel of B
 PACK_ROWS = 32
 MACRO_TILES_PER_THREAD = 2
-_FEW_BITS = 5  # of an exponent, whose bytes can always be added
-_SCANNED = 1 << 15  # elements that stay in the first cache
 
 
 def supported(p: Fused) -> bool:
@@ -83,7 +81,8 @@ def config_of(p: Fused, tiles: FusedTile, added: bool = True, sparse: bool = Fal
     )
 
 
-def _spec_of(element: Element, config: PanelConfig, right: bool, depth: int, how: ExponentBytes) -> PanelElementSpec:
+def spec_of(element: Element, config: PanelConfig, right: bool, depth: int, how: ExponentBytes) -> PanelElementSpec:
+    """The decoding of A, or of B, the `right` operand."""
     scale = config.scale // 2 if right else config.scale - config.scale // 2
     excess = byte_excess(config.excess)[right]
     return PanelElementSpec(
@@ -98,7 +97,8 @@ def _spec_of(element: Element, config: PanelConfig, right: bool, depth: int, how
     )
 
 
-def _limits(p: Fused, config: PanelConfig, how: ExponentBytes) -> Limits:
+def limits_of(p: Fused, config: PanelConfig, how: ExponentBytes) -> Limits:
+    """The limits within which sums are exact."""
     if p.half:
         smallest, largest = 0, 0x7F800000
     else:
@@ -116,33 +116,7 @@ def _limits(p: Fused, config: PanelConfig, how: ExponentBytes) -> Limits:
     )
 
 
-def _spread(element: Element, codes: NDArray[Any], threads: int) -> Spread:
-    """The exponents of a matrix's elements, or all that they can have where those are few."""
-    if element.exponent_bits <= _FEW_BITS:
-        return spread_of(element)
-    mask = ((1 << (element.exponent_bits + element.mantissa_bits)) - 1) << element.shift
-    mask, one = codes.dtype.type(mask), codes.dtype.type(1)
-    codes = codes if codes.strides[1] < codes.strides[0] else codes.T
-    high = max(_SCANNED // max(codes.shape[1], 1), 1)
-    found = []
-
-    def scan(start: int, stop: int, _worker: int) -> None:
-        for row in range(start, stop, high):
-            magnitudes = codes[row : min(row + high, stop)] & mask
-            largest = int(magnitudes.max())
-            magnitudes -= one  # zeros become the largest of all
-            found.append((int(magnitudes.min()), largest))
-
-    parallel_for(scan, len(codes), threads, -(-len(codes) // (4 * threads)))
-    smallest, largest = min(each[0] for each in found), max(each[1] for each in found)
-    if largest == 0:
-        return Spread(0, 0)
-    width = element.mantissa_bits + element.shift
-    fields = (min(max(code >> width, 1), (1 << element.exponent_bits) - 2) for code in (smallest + 1, largest))
-    return Spread(*(field - element.bias for field in fields))
-
-
-def _slab_depth(config: PanelConfig, depth: int, promotion: Promotion | None) -> int:
+def slab_depth_of(config: PanelConfig, depth: int, promotion: Promotion | None) -> int:
     """Return how many k go into a slab: at most `config.depth`, and whole slabs between promotions."""
     unit = max(8, config.terms)
     padded = -(-depth // unit) * unit
@@ -166,17 +140,17 @@ def _promoting(promotion: Promotion, columns: int) -> tuple[Promoting, NDArray[A
 
 
 @lru_cache(1024)
-def _packer(how: PanelElementSpec, dtype: type, scaled: bool) -> Callable[..., None]:
+def packer(dtype: type, scaled: bool) -> Callable[..., None]:
     """`pack_rows` for such arguments."""
-    given = how, NOWHERE, *[0] * 5, Panels(*[0] * 6), dtype, 0
+    given = _HOW, NOWHERE, *[0] * 5, Panels(*[0] * 6), dtype, 0
     return emitted(pack_rows, *map(kind_of, given), kinds.Array(kinds.int32, 2), kind_of(_SCALES if scaled else None))
 
 
 @lru_cache(1024)
-def _runner(config: PanelConfig, how: PanelElementSpec, dtype: type, promoted: bool, scaled: bool) -> Callable[..., None]:
+def runner(shape: PanelShape, dtype: type, promoted: bool, scaled: bool) -> Callable[..., None]:
     """`run_macro_tile` for such arguments."""
-    first = config.shape, 0, 0, Extent(*[0] * 5), Promoting(*[0] * 6) if promoted else None, Panels(*[0] * 6)
-    second = how, *[NOWHERE] * 3, Limits(*[0] * 7), WorkerMemory(*[0] * 10), dtype
+    first = shape, 0, 0, Extent(*[0] * 5), Promoting(*[0] * 6) if promoted else None, Panels(*[0] * 6)
+    second = _HOW, *[NOWHERE] * 3, Limits(*[0] * 7), WorkerMemory(*[0] * 10), dtype
     marks = [kinds.Array(kinds.uint8, 1)] * 2
     return emitted(
         run_macro_tile,
@@ -188,7 +162,8 @@ def _runner(config: PanelConfig, how: PanelElementSpec, dtype: type, promoted: b
     )
 
 
-_SCALES = BlockScales(NOWHERE, 0, 0, 0)  # stands for any
+_SCALES = BlockScales(NOWHERE, 0, 0, 0)  # these stand for any
+_HOW = PanelElementSpec(Element(0, 0, 0, 0, 0), 0, 0, 0, 0, 0, 0.0, 0.0)
 
 
 def multiply(
@@ -212,14 +187,18 @@ def multiply(
     """
     rows, (depth, columns) = len(a), b.shape
     scales_a, scales_b = (None, None) if scales is None else scales
-    spread_a, spread_b = spreads or (_spread(p.a, a, threads), _spread(p.b, b, threads))
+    place_a, place_b, place_out = matrix(a), matrix(b), matrix(out)
+    spread_a, spread_b = spreads or (
+        spread_of_matrix(p.a, place_a, rows, a.shape[1], threads),
+        spread_of_matrix(p.b, place_b, depth, columns, threads),
+    )
     bytes_ = exponent_bytes(p, spread_a, spread_b)
     config = config_of(p, tile_of_cpu(FUSED), bytes_.added, chosen is not None)
     shape, kernel = config.shape, (SPARSE if config.sparse else SLAB).address(config)
     dtype = np.float32 if config.single else np.float64
 
     macro_tiles = cut(rows, columns, (config.rows, config.panel), threads, CHUNK_ROWS, MACRO_TILES_PER_THREAD)
-    slab_depth = _slab_depth(config, depth, promotion)
+    slab_depth = slab_depth_of(config, depth, promotion)
     held_rows = -(-rows // config.rows) * config.rows + ahead(config)
     held = held_rows * -(-depth // slab_depth) * slab_depth
     beside = 0 if config.sparse else held
@@ -227,11 +206,10 @@ def multiply(
     values, exponents, signs = storage.addresses
     packed = Panels(values, exponents, signs, slab_depth, held_rows, config.rows)
     extremes = np.empty((rows, 2), np.int32)
-    how_a, how_b = _spec_of(p.a, config, False, depth, bytes_), _spec_of(p.b, config, True, depth, bytes_)
-    place_a, place_b, place_out = matrix(a), matrix(b), matrix(out)
+    how_a, how_b = spec_of(p.a, config, False, depth, bytes_), spec_of(p.b, config, True, depth, bytes_)
     place_c = NOWHERE if c is None else matrix(c)
 
-    pack_lines = _packer(how_a, dtype, scales_a is not None)
+    pack_lines = packer(dtype, scales_a is not None)
 
     def pack(start: int, stop: int, worker: int) -> None:
         scratch = AlignedMemory(3 * VECTOR_BYTES * (stop - start))
@@ -260,13 +238,13 @@ def multiply(
     smallest_a = np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1)
     smallest_a[fallback.rows] = NO_MAGNITUDE >> 8
 
-    limits = _limits(p, config, bytes_)
+    limits = limits_of(p, config, bytes_)
     if scales is not None:
         limits = limits._replace(lowest_sum=0)
     promoting, _scales = (None, None) if promotion is None else _promoting(promotion, macro_tiles.panels * config.panel)
     parts, fallback_columns = fallback.parts.view(np.uint8), fallback.columns.view(np.uint8)
 
-    run = _runner(config, how_b, dtype, promoting is not None, scales_b is not None)
+    run = runner(shape, dtype, promoting is not None, scales_b is not None)
 
     def compute(macro_tile: MacroTile, work: AlignedMemory) -> None:
         lines = slice(macro_tile.row, macro_tile.last_row)

@@ -83,7 +83,8 @@ def checked(codes: Any, how: PanelElementSpec, extremes: int) -> Any:
     """Codes and magnitudes with zeros for bad ones, after the true ones have been counted in; zeros are not among the smallest."""
     codes = codes >> how.element.shift
     magnitude = magnitude_of(codes, how.element)
-    smallest = minimum(load(extremes, np.int32, LINES), select(magnitude == 0, NO_MAGNITUDE, magnitude))
+    nonzero = ((magnitude - 1) & NO_MAGNITUDE) + 1  # a select would become a store of some lanes, from which a load has to wait
+    smallest = minimum(load(extremes, np.uint32, LINES), bitcast(nonzero, np.uint32))
     largest = maximum(load(extremes + VECTOR_BYTES, np.int32, LINES), magnitude)
     store(smallest, extremes)
     store(largest, extremes + VECTOR_BYTES)

@@ -11,8 +11,13 @@ from fastmma.kernels.matrices.memory import AlignedMemory
 
 def memory_of_worker(config: PanelConfig, rows: int, promotes: bool) -> AlignedMemory:
     """Memory for macro tiles of at most so many rows."""
+    return AlignedMemory(*sizes_of_worker(config, rows, promotes))
+
+
+def sizes_of_worker(config: PanelConfig, rows: int, promotes: bool) -> tuple[int, ...]:
+    """Bytes of its parts, those of `WorkerMemory`."""
     steps = config.depth // config.terms
-    return AlignedMemory(
+    return (
         config.panel * config.depth * config.value_bytes,
         config.panel * config.depth,
         config.panel * steps * config.sign_bytes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ _CHUNK_ROWS = 4096  # rows of a task: fewer pack their panel of B more often
 _TASKS_PER_THREAD = 4
 _TILES_PER_TASK = 1024
 _PACKED_WORDS = 1 << 22  # of A, packed in some hundredths of a second
-_THREADED_WORDS = 1 << 19  # products of words that are worth waking another thread
+_WAKING_WORDS = 1 << 24  # products of words in the time of waking a thread: n threads pay from n**2 times as many on
 _UNDIVIDED = 1 << 24  # products of words that one thread does without a look around
 _WHOLE = LINE  # bytes past a panel that may be read: the words of a tile's rows are loaded as a whole vector
 
@@ -86,6 +87,11 @@ def locate(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: W
     return Where(a_operand, b_operand, c_result, out_result, (a, b, memory))
 
 
+def _worth_waking(threads: int, products: int) -> int:
+    """Return how many of the threads pay for so many products of words: the caller wakes one after another, and they take turns."""
+    return min(threads, max(isqrt(products // _WAKING_WORDS), 1))
+
+
 def _scratch(config: WordsConfig, plan: Plan) -> int:
     """Bytes for single words, a register tile of the result, a slice of a panel of B."""
     return WORDS_SCRATCH + 4 * config.columns * (config.rows + min(plan.slice, plan.words))
@@ -97,7 +103,7 @@ def gemm(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: Wor
     if finish_empty(k, c, out):
         return
     plan = _plan(config, arithmetic, k)
-    threads = threads if m * n * plan.words >= _THREADED_WORDS else 1
+    threads = _worth_waking(threads, m * n * plan.words)
     target = out if out.strides[1] == out.itemsize else np.empty((m, n), np.int32)
     where = locate(config, arithmetic, a, b, c, target)
     if threads == 1 and m * n * plan.words <= _UNDIVIDED:  # two calls of compiled code, as a call takes as long as a part of a product
@@ -200,7 +206,7 @@ def tiles(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: Wo
     if finish_empty(k, c, out):
         return
     plan = _plan(config, arithmetic, k)
-    threads = threads if out.size * plan.words >= _THREADED_WORDS else 1
+    threads = _worth_waking(threads, out.size * plan.words)
     where = locate(config, arithmetic, a, b, c, out)
     panel_bytes = 4 * config.rows * -(-m // config.rows) * (plan.words + plan.segments)
     held = OfWorkers(lambda: AlignedMemory(panel_bytes + LINE + _WHOLE, _scratch(config, plan), zeroed=True))

@@ -9,6 +9,7 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
 from fastmma.host.threads import call_uninterrupted
@@ -21,6 +22,7 @@ from fastmma.kernels.llvm.scalars import Array, Value, as_kind
 from fastmma.kernels.llvm.translation import Translation
 
 _ENTRY = "fastmma_loops"
+_DATA = object.__basicsize__  # where NumPy's ABI has the address of an array's elements: asking the array takes five times as long
 
 
 class _Record:
@@ -57,6 +59,8 @@ def _fields(kind: Any, name: str) -> Iterator[tuple[str, str]]:
     if isinstance(kind, kinds.Array):
         yield f"{name}.__array_interface__['data'][0]", "q"
         yield from ((f"{name}.shape[{each}]", "q") for each in range(kind.dimensions))
+    elif kind == kinds.any_array:
+        yield f"(address_at(id({name}) + {_DATA}).value if isinstance({name}, array) else {name})", "q"
     elif isinstance(kind, kinds.Group):
         for number, each in enumerate(kind.types):
             yield from _fields(each, f"{name}[{number}]")
@@ -83,6 +87,7 @@ def emitted(kernel: Any, *given: Any) -> Callable[..., None]:
     fields = [each for kind, name in zip(given, names, strict=True) for each in _fields(kind, name)]
     pack = struct.Struct("=" + "".join(code for _, code in fields)).pack
     called: Callable[..., None] = eval(
-        f"lambda {', '.join(names)}: run(pack({', '.join(name for name, _ in fields)}))", {"run": run, "pack": pack}
+        f"lambda {', '.join(names)}: run(pack({', '.join(name for name, _ in fields)}))",
+        {"run": run, "pack": pack, "address_at": ctypes.c_size_t.from_address, "array": np.ndarray},
     )
     return called

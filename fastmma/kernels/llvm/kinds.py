@@ -101,6 +101,7 @@ uint8, uint16, uint32, uint64 = (Integer(f"uint{bits}", bits, False) for bits in
 float32, float64 = Float("float32", 32), Float("float64", 64)
 boolean = Kind("bool")
 none = Kind("none")
+any_array = Kind("any array")  # of which a kernel wants the address of the first element; or that address, as an int
 _SCALARS = {each.name: each for each in (int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, boolean)}
 _record_of = lru_cache(4096)(Record)
 

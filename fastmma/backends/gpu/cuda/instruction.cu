@@ -182,14 +182,6 @@ INNER void copy_stage(WORD* shared, const WORD* a, const WORD* b, int64 stage, i
     END_OF_COPIES;
 }
 
-// Blocks that run together share rows and columns, so that these stay in a cache.
-INNER void place_block(int64 index, int64 row_blocks, int64 column_blocks, int64& row, int64& column)
-{
-    const int64 band = 16 * column_blocks, first = index / band * 16, height = smaller(row_blocks - first, (int64)16);
-    row = first + index % band % height;
-    column = index % band / height;
-}
-
 KERNEL(THREADS, BLOCKS_PER_PROCESSOR) multiply(
     const WORD* a, const WORD* b, const C_CODE* c, D_CODE* d, int64 a_products, int64 b_products, int64 rows, int64 columns, int64 depth,
     int64 steps)

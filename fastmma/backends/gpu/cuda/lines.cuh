@@ -10,3 +10,11 @@ INNER Place place_of_line(int64 index, int64 count, int64 stages)
     const Place place = {product, line, index / padded % stages, product * panels + line / LINES};
     return place;
 }
+
+// Blocks that run together share rows and columns, so that these stay in a cache.
+INNER void place_block(int64 index, int64 row_blocks, int64 column_blocks, int64& row, int64& column)
+{
+    const int64 band = 16 * column_blocks, first = index / band * 16, height = smaller(row_blocks - first, (int64)16);
+    row = first + index % band % height;
+    column = index % band / height;
+}

@@ -6,7 +6,6 @@
 #define EXPONENTS DEPTH
 #define SIGNS (EXPONENTS + DEPTH / 2)
 #define SCALES (SIGNS + DEPTH / 32)
-#define STAGE_WORDS (SCALES + (SCALE_BLOCK ? DEPTH / STEP : 0))
 #else
 // words of a stage, for each line: four doubled elements each, then of each term the scale's value, its exponent where a double has one, and
 // a bit for each element that is not zero
@@ -14,13 +13,13 @@
 #define SCALES (DEPTH / 4)
 #define SCALE_EXPONENTS (SCALES + DEPTH / GROUP)
 #define MASKS (SCALE_EXPONENTS + DEPTH / GROUP)
-#define STAGE_WORDS (MASKS + DEPTH / GROUP)
 #endif
 
 #if GROUP == 1
-template <typename Operand> INNER bool pack_stage(const Operand& lines, int64 line, int64 start, int scale_shift, uint32* words)
+template <typename Operand> INNER bool pack_stage(const Operand& lines, int64 line, int64 start, bool, uint32* words)
 {
     bool marked = false, present;
+    words += line % LINES;
     for (int block = 0; block < DEPTH; block += 32) {
         uint32 signs = 0, exponents = 0;
         for (int position = block; position < block + 32; position++) {
@@ -49,9 +48,12 @@ template <typename Operand> INNER bool pack_stage(const Operand& lines, int64 li
     return marked;
 }
 #else
-template <typename Operand> INNER bool pack_stage(const Operand& lines, int64 line, int64 start, int scale_shift, uint32* words)
+template <typename Operand> INNER bool pack_stage(const Operand& lines, int64 line, int64 start, bool is_left, uint32* words)
 {
     bool marked = false, present;
+    words += line % LINES;
+    // sums of doubled elements need to be divided by the fractions' unit
+    const int scale_shift = is_left ? -(A_FRACTION + B_FRACTION) : 0;
     for (int word = 0; word < DEPTH / 4; word++) {
         uint32 elements = 0;
         for (int byte = 0; byte < 4; byte++) {
@@ -77,46 +79,3 @@ template <typename Operand> INNER bool pack_stage(const Operand& lines, int64 li
     return marked;
 }
 #endif
-
-// Lines past the end are zeros.
-template <typename Operand>
-INNER void pack(Operand lines, const Place& place, int64 count, int64 stages, int scale_shift, uint32* panels, uint8* marks)
-{
-    if (place.line >= count)
-        lines.depth = 0;
-    uint32* words = panels + (place.panel * stages + place.stage) * STAGE_WORDS * LINES + place.line % LINES;
-    if (pack_stage(lines, place.line, place.stage * DEPTH, scale_shift, words))
-        marks[place.product * count + place.line] = 1;
-}
-
-INNER int64 scales_of(int64 depth) { return SCALE_BLOCK ? (depth + SCALE_BLOCK - 1) / (SCALE_BLOCK + !SCALE_BLOCK) : 0; }
-
-KERNEL(THREADS, 1) pack_rows(
-    const A_CODE* codes, int64 product_stride, int64 stride, int64 unit, const uint8* metadata, const uint8* scales, const Entry* table,
-    const Entry* scale_table, const signed char* places, uint32* panels, uint8* marks, int64 products, int64 rows, int64 depth, int64 stages)
-{
-    EACH_THREAD {
-        const Place place = place_of_line(BLOCK * THREADS + thread, rows, stages);
-        const int64 blocks = scales_of(depth), product = place.product;
-        const uint8* words = SPARSE ? metadata + product * rows * (depth / CHUNK) : metadata;
-        const Rows lines = {codes + product * product_stride, stride, unit, words, places, scales + product * rows * blocks, blocks, 1,
-                            table, scale_table, depth};
-        // groups of doubled elements need their sums divided by the fractions' unit
-        if (product < products)
-            pack(lines, place, rows, stages, -(A_FRACTION + B_FRACTION), panels, marks);
-    }
-}
-
-KERNEL(THREADS, 1) pack_columns(
-    const B_CODE* codes, int64 product_stride, int64 stride, int64 unit, const uint8* scales, const Entry* table, const Entry* scale_table,
-    uint32* panels, uint8* marks, int64 products, int64 columns, int64 depth, int64 stages)
-{
-    EACH_THREAD {
-        const Place place = place_of_line(BLOCK * THREADS + thread, columns, stages);
-        const int64 product = place.product;
-        const Columns lines = {codes + product * product_stride, stride, unit, 0, 0, scales + product * scales_of(depth) * columns, 1, columns,
-                               table, scale_table, depth};
-        if (product < products)
-            pack(lines, place, columns, stages, 0, panels, marks);
-    }
-}

@@ -13,6 +13,7 @@ typedef unsigned char uint8;
 #define SHARED_WORDS(name, count) extern __shared__ uint4 fours_of_##name[]; uint32* name = (uint32*)fours_of_##name
 #define UNROLL _Pragma("unroll")
 #define UNROLL_BY_8 _Pragma("unroll 8")
+#define ONE_BY_ONE _Pragma("unroll 1")
 #define BLOCK ((int64)blockIdx.x)
 #define EACH_THREAD for (int thread = threadIdx.x, once = 1; once; once = 0)
 #define STATES 1
@@ -111,6 +112,7 @@ INNER void add_byte_matrices(uint32 upper, uint32 lower, uint32 columns, uint32&
 #define INNER static inline
 #define UNROLL
 #define UNROLL_BY_8
+#define ONE_BY_ONE
 #define BLOCK block_index
 #define EACH_THREAD for (int thread = 0; thread < THREADS; thread++)
 #define STATES THREADS

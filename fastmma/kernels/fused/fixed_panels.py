@@ -1,0 +1,158 @@
+"""Products of one form in panels, computed again and again by one thread: all but the addresses of their operands is known.
+
+Both operands are packed as in `fastmma.kernels.fused.packed`, and multiplied by the same loops.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastmma.kernels.fused.lanes import PanelConfig
+from fastmma.kernels.fused.macro_tile import Extent, Limits, WorkerMemory
+from fastmma.kernels.fused.magnitudes import spread_of_matrix
+from fastmma.kernels.fused.micro_kernel import SLAB
+from fastmma.kernels.fused.packed import PACK_ROWS, config_of, limits_of, packer, runner, slab_depth_of, spec_of
+from fastmma.kernels.fused.panels import VECTOR_BYTES, PanelElementSpec, Panels
+from fastmma.kernels.fused.reach import ExponentBytes, exponent_bytes
+from fastmma.kernels.fused.worker_memory import ahead, sizes_of_worker
+from fastmma.kernels.matrices.addresses import NOWHERE, Matrix, address_of
+from fastmma.kernels.matrices.memory import LINE, AlignedMemory
+from fastmma.kernels.params import Fused
+from fastmma.kernels.sums.epilogue import EpilogueForm
+from fastmma.kernels.sums.finish import Finish
+from fastmma.kernels.tiles import FUSED, FusedTile, tile_of_cpu
+
+_PACKED = 4  # parts of the memory for packed A and for packing it; then come those of a worker, and the sums
+
+
+class PanelForm(NamedTuple):
+    """Shapes of a product, and strides in bytes of a (M, K) and b (K, N)."""
+
+    rows: int
+    columns: int
+    depth: int
+    a: tuple[int, int]
+    b: tuple[int, int]
+
+
+class _Code(NamedTuple):
+    """The micro-kernel for operands of some exponents, and what it needs to know of them."""
+
+    config: PanelConfig
+    kernel: int
+    left: PanelElementSpec
+    right: PanelElementSpec
+    limits: Limits
+
+
+@lru_cache(1024)
+def _code(p: Fused, bytes_: ExponentBytes, depth: int, tiles: FusedTile) -> _Code:
+    config = config_of(p, tiles, bytes_.added)
+    left, right = spec_of(p.a, config, False, depth, bytes_), spec_of(p.b, config, True, depth, bytes_)
+    return _Code(config, SLAB.address(config), left, right, limits_of(p, config, bytes_))
+
+
+class _Worker(threading.local):
+    """The memory that a thread's last product took, for the next one."""
+
+    size = 0
+    memory: AlignedMemory | None = None
+
+
+_worker = _Worker()
+
+
+class FixedPanels:
+    """A product of whose operands only the addresses change; its results are C-contiguous.
+
+    Threads may share it: each call has memory of its own, which the next one takes over.
+    """
+
+    def __init__(self, p: Fused, form: PanelForm, epilogue: EpilogueForm | None) -> None:
+        self._p, self._form, self._epilogue, self._tiles = p, form, epilogue, tile_of_cpu(FUSED)
+        config = config_of(p, self._tiles)
+        self._dtype: type = np.float32 if config.single else np.float64
+        self._pack, self._run = packer(self._dtype, False), runner(config.shape, self._dtype, False, False)
+        self._free: list[_Memory] = []
+
+    def __call__(self, a: Any, b: Any, out: int, start: Any = None, addend: int = 0) -> bool:
+        """Write the product of matrices to an address; False, and nothing is written that counts, where one is out of reach.
+
+        `a` and `b` are arrays or addresses.
+        """
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = _Memory(config_of(self._p, self._tiles), self._form, self._epilogue)
+        size, held = _worker.size, _worker.memory
+        _worker.memory = None  # a signal handler may need some, too
+        if held is None or size < memory.size:
+            size, held = memory.size, AlignedMemory(memory.size)
+        memory.lie_at(held.address)
+        reached = self._multiply(memory, _address(a), _address(b), memory.finish.sums(out, memory.sums))
+        if reached:
+            memory.finish.run(out, addend, memory.sums)
+        _worker.size, _worker.memory = size, held
+        self._free.append(memory)
+        return reached
+
+    def _multiply(self, memory: _Memory, a: int, b: int, sums: int) -> bool:
+        """Write the sums; False where some are out of reach."""
+        p, (rows, columns, depth, a_strides, b_strides) = self._p, self._form
+        left, right, out = Matrix(a, *a_strides, p.a.itemsize), Matrix(b, *b_strides, p.b.itemsize), Matrix(sums, 4 * columns, 4, 4)
+        spreads = spread_of_matrix(p.a, left, rows, depth, 1), spread_of_matrix(p.b, right, depth, columns, 1)
+        code, dtype = _code(p, exponent_bytes(p, *spreads), depth, self._tiles), self._dtype
+        shape, terms, panels, extremes = code.config.shape, code.config.terms, memory.panels, memory.extremes
+        for row in range(0, panels.rows, PACK_ROWS):
+            last = min(row + PACK_ROWS, panels.rows)
+            self._pack(code.left, left, row, last, rows, depth, terms, panels, dtype, memory.arranged, extremes, None)
+        if extremes[:, 1].max() >= code.left.first_bad:
+            return False
+        np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1, out=memory.smallest)
+        for marks, column in zip(memory.marks, range(0, columns, shape.panel), strict=True):
+            extent = Extent(0, panels.rows - shape.rows, column, columns, depth)
+            self._run(
+                shape, code.kernel, terms, extent, None, panels, memory.smallest, code.right, right, NOWHERE, out, code.limits,
+                memory.worker, dtype, *marks, None,
+            )  # fmt: skip
+        return not memory.marked.any()
+
+
+class _Memory:
+    """The memory of one call: that of its own, and places in what it shares with other products of the thread."""
+
+    def __init__(self, config: PanelConfig, form: PanelForm, epilogue: EpilogueForm | None) -> None:
+        high = -(-form.rows // config.rows) * config.rows
+        depth = slab_depth_of(config, form.depth, None)
+        held_rows = high + ahead(config)
+        held = held_rows * -(-form.depth // depth) * depth
+        packed = held * config.value_bytes, held * 4, held // min(config.terms, 8) * 4, 3 * VECTOR_BYTES * PACK_ROWS
+        self._sizes = *packed, *sizes_of_worker(config, high, False), 4 * form.rows * form.columns
+        self._starts = [0, *accumulate(-(-each // LINE) * LINE for each in self._sizes)]
+        self.size = self._starts.pop()
+        self._base, self._panels = 0, Panels(0, 0, 0, depth, held_rows, config.rows)
+        self.extremes, self.smallest = np.empty((form.rows, 2), np.int32), np.empty(form.rows, np.int32)
+        widths = [min(config.panel, form.columns - column) for column in range(0, form.columns, config.panel)]
+        self.marked = np.zeros(sum(widths) + form.rows * len(widths), np.uint8)
+        ends = list(accumulate(size for width in widths for size in (form.rows, width)))
+        parts = [self.marked[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        self.marks = list(zip(parts[::2], parts[1::2], strict=True))  # of rows and columns of each panel
+        self.finish = Finish(epilogue, form.rows, form.columns, holds=False)
+
+    def lie_at(self, base: int) -> None:
+        """Place all parts behind an address."""
+        if base == self._base:
+            return
+        places = [base + start for start in self._starts]
+        self._base, self.arranged, self.sums = base, places[_PACKED - 1], places[-1]
+        self.panels = self._panels._replace(values=places[0], exponents=places[1], signs=places[2])
+        self.worker = WorkerMemory(*places[_PACKED:-1])
+
+
+def _address(given: Any) -> int:
+    return given if type(given) is int else address_of(given)

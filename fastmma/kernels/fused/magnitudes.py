@@ -1,0 +1,63 @@
+"""The exponents of a matrix's elements, by its smallest and its largest magnitude."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from fastmma.host.threads import parallel_for
+from fastmma.kernels.fused.reach import Spread, spread_of
+from fastmma.kernels.llvm import kinds
+from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.direct import emitted
+from fastmma.kernels.llvm.simd import bitcast, highest_lane, lowest_lane, maximum, minimum, splat, store
+from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Lines, Matrix, address_of, load_codes
+from fastmma.kernels.params import Element
+
+_FEW_BITS = 5  # of an exponent, whose bytes can always be added
+
+
+@compiled
+def scan_lines(lines: Lines, count: int, length: int, mask: int, found: int) -> None:
+    """Find the least magnitude that is not zero, less 1, and the largest one; 2**32 - 1 and 0 where there is none."""
+    smallest, largest = splat(np.uint32(0xFFFFFFFF), LINES), splat(np.uint32(0), LINES)
+    for line in range(count):
+        start = lines.address + line * lines.line_stride
+        for place in range(0, length, LINES):
+            codes = load_codes(start + place * lines.stride, lines.stride, lines.itemsize, min(length - place, LINES))
+            magnitude = bitcast(codes & mask, np.uint32)
+            smallest, largest = minimum(smallest, magnitude - 1), maximum(largest, magnitude)
+    store(lowest_lane(smallest), found)
+    store(highest_lane(largest), found + 4)
+
+
+@cache
+def _scan() -> Callable[..., None]:
+    """`scan_lines`, compiled."""
+    return emitted(scan_lines, kinds.kind_of(Lines(*NOWHERE)), *[kinds.int64] * 4)
+
+
+def spread_of_matrix(element: Element, matrix: Matrix, rows: int, columns: int, threads: int) -> Spread:
+    """The exponents of a matrix's elements, or all that they can have where those are few."""
+    if element.exponent_bits <= _FEW_BITS:
+        return spread_of(element)
+    address, down, along, itemsize = matrix
+    count, length = (rows, columns) if abs(down) >= abs(along) else (columns, rows)
+    down, along = max(down, along, key=abs), min(down, along, key=abs)
+    mask = ((1 << element.width) - 1) << element.shift
+    grain = count if threads == 1 else -(-count // (4 * threads))
+    found, scan = np.empty((-(-count // grain), 2), np.uint32), _scan()
+
+    def work(start: int, stop: int, _worker: int) -> None:
+        lines = Lines(address + start * down, down, along, itemsize)
+        scan(lines, stop - start, length, mask, address_of(found) + start // grain * found.strides[0])
+
+    parallel_for(work, count, threads, grain)
+    smallest, largest = int(found[:, 0].min()) + 1, int(found[:, 1].max())
+    if largest == 0:
+        return Spread(0, 0)
+    width = element.mantissa_bits + element.shift
+    fields = (min(max(code >> width, 1), (1 << element.exponent_bits) - 2) for code in (smallest, largest))
+    return Spread(*(field - element.bias for field in fields))
