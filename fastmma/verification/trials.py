@@ -110,6 +110,9 @@ def takes(trial: Trial) -> bool:
     return call.needed <= given <= call.possible and not arrays & (call.integers | trial.arguments.keys())
 
 
+_MOST_OF_SCENES = 10  # bits: those of f16 and TF32
+
+
 def labels_of(ins: Instruction | Movement) -> tuple[str, ...]:
     """The distributions and scenes that an opcode's values can be drawn from."""
     if isinstance(ins, Movement):
@@ -118,7 +121,8 @@ def labels_of(ins: Instruction | Movement) -> tuple[str, ...]:
     if fmt.kind != "float":
         return tuple("/".join(pair) for pair in inputs.INTEGER_PAIRS)
     pairs = tuple("/".join(pair) for pair in inputs.PAIRS)
-    return pairs if fmt.bits > 32 else pairs + tuple(scenes.SCENES)
+    # scenes list all significands of a format
+    return pairs if fmt.mantissa_bits > _MOST_OF_SCENES else pairs + tuple(scenes.SCENES)
 
 
 def variants(ins: Instruction | Movement) -> tuple[dict[str, int], ...]:

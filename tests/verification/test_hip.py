@@ -70,3 +70,7 @@ def test_builtins_have_the_compilers_names() -> None:
     assert len(names) == len(set(names)) == 39
     named = {"mfma_f32_32x32x4bf16_1k", "mfma_f32_32x32x2bf16", "mfma_i32_16x16x32_i8", "mfma_f32_16x16x8_xf32", "mfma_f64_4x4x4f64"}
     assert named | {"mfma_f32_16x16x32_fp8_bf8", "mfma_f32_32x32x1f32", "mfma_i32_32x32x8i8"} <= set(names)
+
+
+def test_everything_that_is_recorded_fits_into_memory() -> None:
+    assert [len(list(hip.requests(target, 0))) for target in ("gfx908", "gfx90a", "gfx942")] == [20, 27, 32]

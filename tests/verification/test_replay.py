@@ -278,7 +278,7 @@ def test_sweeps_without_an_end_or_a_warp_are_errors(options: dict[str, Any]) -> 
         (["--gpu", "--minutes", "-1"], "--minutes"),
         (["--gpu", "--minutes", "inf"], "finite"),
         (["--target", "sm_80"], "there are some of sm_90a"),
-        (["--folder", "nowhere"], "there are some of no GPU"),
+        (["--folder", "nowhere"], "nowhere: there is no such folder"),
     ],
 )
 def test_bad_options_are_errors(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
