@@ -12,7 +12,7 @@ from fastmma.cli.terminal import columns_of
 from fastmma.host import notice
 
 _EVERY = 5.0  # seconds between lines
-_REDRAWN = 0.1  # seconds between two states of a bar
+_STATES = 10  # of a bar in a second, at most
 _LENGTH = 24  # characters of a bar
 
 
@@ -119,7 +119,7 @@ class Bar:
         spent = self._clock.spent()
         if spent < self._next:
             return
-        self._next = spent + _REDRAWN
+        self._next = spent + 1 / _STATES
         full = _LENGTH * done // total if total else 0
         self._draw(f"{self._label} {'#' * full:-<{_LENGTH}} {self._clock.told(spent, done, total)}{text and f'  {text}'}")
 

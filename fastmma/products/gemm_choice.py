@@ -67,8 +67,14 @@ def epilogue_inputs(arguments: Arguments, *, named: bool) -> EpilogueInputs:
         bias is not None,
         f32_code(alpha, f"{what}: alpha") != _ONE,
         scaled,
-        scaled != SCALED and getattr(c, "shape", ())[:-1] == (1,),
+        scaled != SCALED and _is_row(c),
     )
+
+
+def _is_row(c: Any) -> bool:
+    """Tell whether it is an array of one row, of NumPy or another library."""
+    shape = getattr(c, "shape", None)
+    return isinstance(shape, tuple) and shape[:-1] == (1,)
 
 
 _NO_EPILOGUE = EpilogueInputs()

@@ -45,7 +45,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("terminal", [False, True])
 def test_what_is_watched(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_EVERY", 0.0)
-    monkeypatch.setattr(progress, "_REDRAWN", 0.0)
+    monkeypatch.setattr(progress, "_STATES", 1 << 60)
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=Terminal(terminal)))
     monkeypatch.setenv("COLUMNS", "60")
     with progress.watched("fastmma study") as show:
