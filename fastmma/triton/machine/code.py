@@ -309,7 +309,7 @@ def read_code(text: str) -> Code:
     if threads is None:
         raise NotEmulatedError("PTX that does not say how many threads a block has")
     local = _LOCAL.search(text, start)
-    bytes_of_local = int(local[1]) if local and re.search(r"\bmov\.[bu]32\s+%SPL, __local_depot", text) else 0
+    bytes_of_local = int(local[1]) if local and re.search(r"\bmov\.(?:b|u)32\s+%SPL, __local_depot", text) else 0
     tables = {name: bytes(int(one) for one in values.split(",")) for name, values in _TABLE.findall(text)}
     return Code(tuple(reader.blocks), reader.labels, parameters, tuple(reader.sizes), int(threads[1]), bytes_of_local, tables)
 
