@@ -18,7 +18,9 @@ from fastmma.backends.problem import problem_of
 from fastmma.backends.resolve import operation_of
 from fastmma.backends.route import choose
 from fastmma.kernels.fused import batch, packed
+from fastmma.kernels.fused.magnitudes import spread_of_matrix
 from fastmma.kernels.llvm import cpu
+from fastmma.kernels.matrices.addresses import matrix
 from fastmma.kernels.scaled.group_tiles import group_tiles
 from fastmma.kernels.scaled.tiles import scaled_tiles
 
@@ -49,7 +51,7 @@ def test_exponents_as_far_apart_as_sums_of_bytes_allow(operation: Operation) -> 
             codes.append((bits >> (16 if p.a.shift == 0 else 0)).astype(np.uint16 if p.a.shift == 0 else np.uint32))
         a, b = codes
         a[0, :], a[:, : p.terms] = 0, 0  # whole steps without products
-        assert [packed._spread(p.a, each, 2) for each in codes] == found
+        assert [spread_of_matrix(p.a, matrix(each), *each.shape, 2) for each in codes] == found
         lowest = 127 + spreads[0][0] + spreads[1][0]
         c = ((rng.integers(lowest - 8, lowest + 8, (8, 8)) << 23) + rng.integers(0, 1 << 23, (8, 8))).astype(np.uint32)
         given = {"a": a[None], "b": b[None], "c": c[None]}
