@@ -19,7 +19,7 @@ _HALF = np.float32(0.5)
 
 
 class Resizing(NamedTuple):
-    """How one dimension is resized.
+    """The way in which one dimension is resized.
 
     Attributes
     ----------

@@ -55,7 +55,7 @@ def _instruction(family: Family, chosen: dict[str, Any]) -> Instruction:
 
 @lru_cache(256)
 def _expanded(number: int) -> tuple[dict[str, Any], ...]:
-    """What the opcodes of a family are made of."""
+    """The parts of a family's opcodes."""
     return tuple(FAMILIES[number].expand())
 
 

@@ -1,4 +1,4 @@
-"""How XLA cuts products among several devices: read from the program that its partitioner makes, before what is emulated is compiled."""
+"""Cuts of products among several devices: read from the program of XLA's partitioner, before what is emulated is compiled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JOINS = ("all-reduce", "reduce-scatter")
 
 @dataclass(frozen=True)
 class Cut:
-    """What each device multiplies of one product.
+    """The part of one product that each device multiplies.
 
     Attributes
     ----------

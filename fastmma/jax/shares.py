@@ -16,7 +16,7 @@ from fastmma.jax.settings import Settings
 
 @dataclass(frozen=True)
 class Share:
-    """What a device multiplies.
+    """The part of a product that a device multiplies.
 
     Attributes
     ----------

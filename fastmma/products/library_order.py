@@ -1,4 +1,4 @@
-"""What is known of a library's way with a product: its instruction, how it shares k, and how its kernel ends."""
+"""The known facts of a library's way with a product: its instruction, how it shares k, and how its kernel ends."""
 
 from __future__ import annotations
 

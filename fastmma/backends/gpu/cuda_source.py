@@ -257,7 +257,7 @@ def matrix_tile_of(operation: Operation) -> BlockShape | None:
 
 
 def _exponent_bits(operation: Operation) -> int:
-    """How far apart powers of two are whose products' sums tell the largest exponent of a step; 0 where float32 has no room for them."""
+    """Return the distance of powers of two whose sums tell a step's largest exponent; 0 where float32 has no room for them."""
     exponents = sum(fmt.emax - fmt.emin for fmt in operation.multiplied) + 1
     return next((bits for bits, most in _POWERS.items() if int(parameters(operation)["STEP"]) < 1 << bits and exponents <= most), 0)
 

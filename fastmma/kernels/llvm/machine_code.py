@@ -95,7 +95,7 @@ def _write_distances(code: bytearray, sections: list[_Section]) -> None:
 
 
 def _functions(code: bytes, sections: list[_Section]) -> dict[str, int]:
-    """Where global functions begin in a file, by name."""
+    """Return the places of global functions in a file, by name."""
     found = {}
     for each in sections:
         if each.kind == _SYMBOLS:
