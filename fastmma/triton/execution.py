@@ -90,7 +90,8 @@ def _run(run: Emulation, grid: Any, given: dict[str, Any], interpret: Callable[[
             return interpret()
         found.is_taken = True
         ours = find_our_error(error)
-        run.report.notes[f"{found.name}: its PTX is executed, since the interpreter does not know {ours or explain(error)}"] += 1
+        why = f"does not know {ours}" if ours is not None else f"fails with {explain(error)}"
+        run.report.notes[f"{found.name}: its PTX is executed, since the interpreter {why}"] += 1
         return found.run(run.report, grid, given)
     found.is_taken = False
     return result

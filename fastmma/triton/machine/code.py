@@ -249,7 +249,8 @@ class _Reader:
         for place, raw in enumerate(text.splitlines(), first):
             loc = _LOC.match(raw.strip())
             if loc:
-                self.line = self.files.get(loc[1], ""), int(loc[2])
+                if loc[2] != "0":  # which stands for several lines: steps stay at the one before
+                    self.line = self.files.get(loc[1], ""), int(loc[2])
                 continue
             rest = _COMMENT.sub("", raw).strip()
             while rest:

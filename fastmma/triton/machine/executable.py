@@ -65,10 +65,12 @@ class Executable:
         """Take what is needed of Triton's answer."""
         metadata = compiled.metadata
         limits = "clusters of several blocks" if metadata.num_ctas > 1 else ""
+        signature = dict(compiled.src.signature)
+        if any(str(kind).startswith("tensordesc") for kind in signature.values()):
+            limits = "tensor descriptors of a launch"
         if getattr(metadata, "global_scratch_size", 0):
             limits = "tensor descriptors that the kernel makes"
         makes_pointers = any(name in compiled.asm["ttgir"] for name in _OF_POINTERS)
-        signature = dict(compiled.src.signature)
         return cls(metadata.name, compiled.asm["ptx"], metadata.shared, signature, limits, compiled.asm["cubin"], makes_pointers)
 
     def machine(self, target: str) -> Machine | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.machine import warps
 from fastmma.triton.machine.code import Immediate, Step, Vector
+from fastmma.triton.machine.floats import EXTREMA, magnitude
 from fastmma.triton.machine.operands import EXACT, PRODUCT, Plan, list_parts, make_address, make_writer
 from fastmma.triton.machine.state import Mask, Run, State
 from fastmma.triton.machine.values import getter
@@ -32,6 +34,15 @@ def make_warp_step(step: Step, plan: Plan, parts: list[str]) -> tuple[Run, str] 
     if name == "redux" and parts[-1] in ("s32", "u32", "b32"):
         write, get = make_writer(step.operands[0], step), getter(step.operands[1], parts[-1], special)
         return lambda state, mask: write(state, warps.reduce(state, parts[2], get(state.registers)), mask), EXACT
+    if name == "redux" and parts[-1] == "f32":
+        write, get = make_writer(step.operands[0], step), getter(step.operands[1], "f32", special)
+        extremum = partial(EXTREMA[parts[2]], keeps_nan="NaN" in parts)
+
+        def reduce(state: State, mask: Mask) -> None:
+            values = state.full(get(state.registers))
+            write(state, warps.reduce_in_pairs(state, extremum, magnitude(values) if "abs" in parts else values), mask)
+
+        return reduce, EXACT
     if step.opcode == "movmatrix.sync.aligned.m8n8.trans.b16":
         write, get = make_writer(step.operands[0], step), getter(step.operands[1], "b32", special)
         return lambda state, mask: write(state, warps.transpose(state, step.opcode, get(state.registers)), mask), EXACT

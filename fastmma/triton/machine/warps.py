@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,15 @@ def reduce(state: State, name: str, values: Array) -> Array:
     }[name]
     found = function.reduce(held, axis=-1, keepdims=True, **({"dtype": held.dtype} if name == "add" else {}))
     return np.broadcast_to(found, held.shape).reshape(state.blocks, state.threads)
+
+
+def reduce_in_pairs(state: State, join: Callable[[Array, Array], Array], values: Array) -> Array:
+    """Return what an operation that may join values in any order makes of those of each warp, ``redux.sync`` of floats."""
+    held = by_warp(state, values)
+    shape = held.shape
+    while held.shape[-1] > 1:
+        held = join(held[..., ::2], held[..., 1::2])
+    return np.broadcast_to(held, shape).reshape(state.blocks, state.threads)
 
 
 def vote(state: State, mode: str, values: Array, active: Array) -> Array:

@@ -134,6 +134,20 @@ def executed(body: str, given: Any) -> Any:
     return out
 
 
+@pytest.mark.parametrize("modes", ["", ".NaN", ".abs", ".abs.NaN"])
+def test_extrema_of_a_warp(modes: str) -> None:
+    given = drawn(9)
+    for value in (given[3, 0], np.nan):
+        given[3] = value
+        values = np.abs(given[:, 0]) if "abs" in modes else given[:, 0]
+        expected = [np.nan if "NaN" in modes and np.isnan(values).any() else getattr(np, f"nan{name}")(values) for name in ("max", "min")]
+        found = [executed(f"redux.sync.{name}{modes}.f32 %r9, %r2, 0xffffffff;", given.view(U32)).view("f4") for name in ("max", "min")]
+        np.testing.assert_array_equal(found, np.float32(np.repeat(np.reshape(expected, (2, 1)), 32, 1)))
+    zeros = np.repeat(np.float32([[0], [-0.0]] * 16), 4, 1).view(U32)
+    assert set(executed("redux.sync.max.f32 %r9, %r2, 0xffffffff;", zeros).tolist()) == {0}
+    assert set(executed("redux.sync.min.f32 %r9, %r2, 0xffffffff;", zeros).tolist()) == {1 << 31}
+
+
 def drawn(spread: int) -> Any:
     """Numbers of f32 of many magnitudes, in rows of four."""
     return (RNG.standard_normal((32, 4)) * np.exp2(RNG.integers(-spread, spread, (32, 4)))).astype("f4")
