@@ -73,6 +73,10 @@ def _run(run: Emulation, grid: Any, given: dict[str, Any], interpret: Callable[[
     limit = describe(run.target).shared_memory_per_block_optin
     if found.shared > limit:
         raise OutOfResources(found.shared, limit, "shared memory")
+    refusal = found.refusal(run.target, given) if found.maps and run.lowering != "ptx" else ""
+    if refusal:
+        run.report.notes[f"{found.name}: its PTX is not executed, since nothing here does {refusal}"] += 1
+        return interpret()
     if run.lowering == "ptx" or found.is_taken:
         return found.run(run.report, grid, given)
     if found.is_taken is False:

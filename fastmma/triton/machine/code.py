@@ -179,6 +179,8 @@ class _Reader:
         self.blocks = [Block()]
         self.labels: dict[str, int] = {}
         self.line = ("", 0)
+        self.scopes = [0]  # braces that are open, by their numbers
+        self.opened = 0
 
     def declare(self, kind: str, names: str) -> None:
         size = _SIZES[kind.lstrip("bfus")] if kind != "pred" else 1
@@ -206,6 +208,13 @@ class _Reader:
             return Vector(tuple(self.operand(part) for part in text.split("|")))
         number = parse_number(text)
         return number or self.find(text) or (Special(text) if text[0] == "%" else self.symbol(text))
+
+    def label(self, name: str) -> str:
+        """Name a label, which those of inline assembly are within their braces alone."""
+        return f"{name}@{self.scopes[-1]}" if self.scopes[-1] and not name.startswith("$L__BB") else name
+
+    def branch(self, text: str) -> Operand:
+        return Symbol(self.label(text))
 
     def symbol(self, text: str) -> Operand:
         name, plus, offset = text.partition("+")
@@ -239,10 +248,20 @@ class _Reader:
             text = text[guarded.end() :]
         opcode, _, rest = text.partition(" ") if " " in text else (text, "", "")
         opcode, _, more = opcode.partition("\t")
-        operands = tuple(map(self.operand, split_operands((more + " " + rest).strip())))
+        read = self.branch if opcode.startswith("bra") else self.operand
+        operands = tuple(map(read, split_operands((more + " " + rest).strip())))
         self.blocks[-1].steps.append(Step(opcode, operands, predicate, place, self.line))
         if opcode.startswith(("bra", "ret", "exit", "trap")):
             self.blocks.append(Block())
+
+    def scope(self, opens: bool) -> None:
+        if opens:
+            self.opened += 1
+            self.names.append({})
+            self.scopes.append(self.opened)
+        else:
+            self.names.pop()
+            self.scopes.pop()
 
     def body(self, text: str, first: int) -> None:
         waiting, since = "", 0
@@ -262,11 +281,11 @@ class _Reader:
                     if label:
                         if self.blocks[-1].steps:
                             self.blocks.append(Block())
-                        self.labels[label[1]] = len(self.blocks) - 1
+                        self.labels[self.label(label[1])] = len(self.blocks) - 1
                         rest = rest[label.end() :]
                         continue
                     if rest[0] in "{}":
-                        self.names.append({}) if rest[0] == "{" else self.names.pop()
+                        self.scope(rest[0] == "{")
                         rest = rest[1:].strip()
                         continue
                     since = place

@@ -123,11 +123,11 @@ def make_atomic(step: Step, plan: Plan, parts: list[str]) -> tuple[Run, str]:
     return run, ORDER if keeps_order else EXACT
 
 
-def make_copy(step: Step, plan: Plan, parts: list[str]) -> Run:
+def make_copy(step: Step, plan: Plan) -> Run:
     """Return a copy to shared memory."""
     to, source = make_address(step.operands[0], plan, "u32"), make_address(step.operands[1], plan, "u64")
     size = step.operands[2]
-    if not isinstance(size, Immediate) or "bulk" in parts or len(step.operands) > 4:
+    if not isinstance(size, Immediate) or len(step.operands) > 4:
         raise NotEmulatedError(step.opcode)
     given = getter(step.operands[3], "u32", plan.special) if len(step.operands) > 3 else None
     count = size.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +47,8 @@ class Executable:
         The machine code.
     makes_pointers : bool
         Whether it makes pointers of integers.
+    maps : tuple of mapping
+        What the compiler says of the tensor maps among the arguments; none where it made pointers of descriptors.
     is_taken : bool or None
         Whether the PTX is executed in the place of the interpreter; None while nobody has tried.
     """
@@ -57,6 +60,7 @@ class Executable:
     limits: str = ""
     cubin: bytes = b""
     makes_pointers: bool = False
+    maps: tuple[Mapping[str, Any], ...] = ()
     is_taken: bool | None = None
     _machines: dict[str, Machine | str] = field(default_factory=dict)
 
@@ -66,12 +70,12 @@ class Executable:
         metadata = compiled.metadata
         limits = "clusters of several blocks" if metadata.num_ctas > 1 else ""
         signature = dict(compiled.src.signature)
-        if any(str(kind).startswith("tensordesc") for kind in signature.values()):
-            limits = "tensor descriptors of a launch"
         if getattr(metadata, "global_scratch_size", 0):
             limits = "tensor descriptors that the kernel makes"
         makes_pointers = any(name in compiled.asm["ttgir"] for name in _OF_POINTERS)
-        return cls(metadata.name, compiled.asm["ptx"], metadata.shared, signature, limits, compiled.asm["cubin"], makes_pointers)
+        found = cls(metadata.name, compiled.asm["ptx"], metadata.shared, signature, limits, compiled.asm["cubin"], makes_pointers)
+        found.maps = tuple(getattr(metadata, "tensordesc_meta", None) or ())
+        return found
 
     def machine(self, target: str) -> Machine | str:
         """Return what executes it on a GPU, or why nothing does."""
@@ -81,6 +85,21 @@ class Executable:
             except NotEmulatedError as error:
                 self._machines[target] = str(error)
         return self._machines[target]
+
+    def refusal(self, target: str, values: dict[str, Any]) -> str:
+        """Return why nothing here executes it on some arguments, which hold tensor maps; empty where something does."""
+        machine = self.machine(target)
+        if not self.maps or isinstance(machine, str):
+            return ""
+        try:
+            self._pack(machine, values)
+        except NotEmulatedError as error:
+            return str(error)
+        return ""
+
+    def _pack(self, machine: Machine, values: dict[str, Any]) -> bytes:
+        places = [(one.place, one.size) for one in machine.code.parameters.values()]
+        return pack_arguments(self.signature, values, places, self.maps)
 
     def run(self, report: Report, grid: Any, values: dict[str, Any]) -> None:
         """Execute it on the arguments of a launch, and count in the report what it did.
@@ -93,8 +112,7 @@ class Executable:
         machine = self.machine(report.target)
         if isinstance(machine, str):
             raise NotEmulatedError(f"{self.name}: nothing here executes {machine}")
-        places = [(one.place, one.size) for one in machine.code.parameters.values()]
-        counts = machine.run(count_programs(grid), pack_arguments(self.signature, values, places))
+        counts = machine.run(count_programs(grid), self._pack(machine, values))
         _tell(report, counts)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.addresses import including
 from fastmma.triton.contraction import Contractions
+from fastmma.triton.machine.bulk_steps import PARAMETERS
 from fastmma.triton.machine.code import Block, Code, Immediate, Register, Step, read_code
 from fastmma.triton.machine.disassembly import confirm
 from fastmma.triton.machine.operands import Plan, list_read
@@ -88,19 +89,20 @@ class Machine:
         self.statuses = {one.status for block in self.blocks for one in block.steps}
         opcodes = [one.step.opcode for block in self.blocks for one in block.steps]
         self.is_sequential = any(opcode.startswith(("atom", "red.")) for opcode in opcodes)
+        self.may_wait = self.is_sequential or any(opcode.startswith("mbarrier") for opcode in opcodes)
 
     def _special(self, name: str) -> int:
         """Return the number of the register that is filled with a value of the hardware, or of the launch."""
         if name not in self._extra:
-            found = _NAME.match(name)
+            found, is_local = _NAME.match(name), name.startswith("__local_depot")
             if found and found[1] in self.code.parameters:
                 size = int(found[3])
-            elif name in _IDS or name in ("%laneid", "%warpid", "global_smem") or (name.startswith("__local_depot") and self.code.local):
+            elif name in (*_IDS, "%laneid", "%warpid", "global_smem", *self.code.parameters) or (self.code.local and is_local):
                 size = 4
-            elif name in self._tables:
+            elif name in self._tables or name == PARAMETERS:
                 size = 8
             else:
-                raise NotEmulatedError(f"local memory ({name})" if name.startswith("__local_depot") else f"the register {name}")
+                raise NotEmulatedError(f"local memory ({name})" if is_local else f"the register {name}")
             self._extra[name] = len(self._sizes)
             self._sizes.append(size)
         return self._extra[name]
@@ -177,6 +179,7 @@ class Machine:
         for first in range(0, number, together):
             ids = np.arange(first, min(number, first + together))
             state = State(tuple(self._sizes), ids.size, self.code.threads, self.shared, self.target, self.code.local)
+            state.parameters = np.frombuffer(parameters, np.uint8)
             self._fill(state, ids, grid, parameters)
             with including(self._tables):
                 self._execute(state, counts)
@@ -218,6 +221,8 @@ class Machine:
             "%laneid": threads % 32,
             "%warpid": threads // 32,
             "__local_depot0": one,
+            PARAMETERS: one + state.parameters.ctypes.data,
+            **{name: one + found.place for name, found in self.code.parameters.items()},
             **{name: one + held.ctypes.data for name, held in self._tables.items()},
         }
         for name, number in self._extra.items():
@@ -242,9 +247,9 @@ class Machine:
             turns += 1
             if turns > _MOST_TURNS:
                 raise NotEmulatedError(_ENDLESS)
-            if self.is_sequential and turns % _UNTIL_LOOK == 0:
+            if self.may_wait and turns % _UNTIL_LOOK == 0:
                 seen.clear()
-            if self.is_sequential and turns >= _UNTIL_LOOK and turns % _UNTIL_LOOK < _LOOKS:
+            if self.may_wait and turns >= _UNTIL_LOOK and turns % _UNTIL_LOOK < _LOOKS:
                 _compare(seen, at, state, self.blocks[at])
             block = self.blocks[at]
             for one in block.steps:

@@ -37,6 +37,7 @@ class State:
         self.blocks, self.threads, self.target = blocks, threads, target
         self.shared = np.zeros((blocks, -(-max(shared, 16) // 16) * 16), np.uint8)
         self.local = np.zeros((blocks, threads, -(-local // 8) * 8), np.uint8)
+        self.parameters = np.zeros(0, np.uint8)
         self.carry = np.zeros((1, 1), np.bool_)
         self.factors: dict[int, tuple[Array, Array]] = {}  # of products that are fused with a sum, by register
         self.line = ("", 0)  # of the kernel's source, which runs

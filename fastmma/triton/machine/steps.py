@@ -6,17 +6,19 @@ import numpy as np
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.machine.arithmetic_steps import make_comparison, make_conversion, make_float, make_integer
+from fastmma.triton.machine.bulk_steps import PARAMETERS, make_bulk_step
 from fastmma.triton.machine.carries import make_carry
 from fastmma.triton.machine.code import Step
 from fastmma.triton.machine.data_steps import make_atomic, make_copy, make_load, make_move, make_store
-from fastmma.triton.machine.operands import EXACT, MOVED, Plan, find_kind, is_float, make_pure
+from fastmma.triton.machine.operands import EXACT, MOVED, Plan, find_kind, is_float, make_pure, make_writer
 from fastmma.triton.machine.state import Array, Mask, Run, State
-from fastmma.triton.machine.values import KINDS
+from fastmma.triton.machine.values import KINDS, getter
 from fastmma.triton.machine.warp_steps import make_matrix_product, make_warp_step
 
 # instructions without effect where each step is complete before the next begins
 _NOTHING = (
     *("bar.", "barrier.", "fence", "membar", "cp.async.commit_group", "cp.async.wait_", "wgmma.fence", "wgmma.commit", "wgmma.wait"),
+    *("cp.async.bulk.commit_group", "cp.async.bulk.wait_group", "mbarrier.inval"),
     *("griddepcontrol", "createpolicy", "prefetch", "discard", "applypriority", "nanosleep", "pragma"),
 )
 
@@ -47,12 +49,19 @@ def make_step(step: Step, plan: Plan) -> tuple[Run, str]:
         return make_store(step, plan, parts), MOVED
     if name in ("atom", "red"):
         return make_atomic(step, plan, parts)
+    found = make_bulk_step(step, plan, parts)
+    if found is not None:
+        return found
     if step.opcode.startswith("cp.async"):
-        return make_copy(step, plan, parts), MOVED
+        return make_copy(step, plan), MOVED
     if name == "mov":
         return make_move(step, plan, parts[-1]), MOVED
     if name in ("cvta", "isspacep") and "to" in parts and "global" in parts:
         return make_pure(step, plan, [parts[-1]], lambda values: values), MOVED
+    if step.opcode == "cvta.param.u64":
+        base = plan.special(PARAMETERS)
+        get, write = getter(step.operands[1], "u64", plan.special), make_writer(step.operands[0], step)
+        return lambda state, mask: write(state, get(state.registers) + state.registers[base], mask), MOVED
     if name == "setp":
         return make_comparison(step, plan, parts), EXACT
     if name == "selp":
