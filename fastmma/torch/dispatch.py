@@ -11,9 +11,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves, tree_map
 
+from fastmma.functions import autocast
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import in_default_mode
-from fastmma.torch import autocast, composites, conditions, frames, functions, fused, neutral
+from fastmma.torch import composites, conditions, frames, functions, fused, neutral
 from fastmma.torch.attention import FUSED as FUSED_ATTENTION
 from fastmma.torch.attention import answered
 from fastmma.torch.emulation import Computation, Emulation, tensors_text
