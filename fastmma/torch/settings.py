@@ -43,7 +43,7 @@ class Modes(NamedTuple):
 
 
 _RECORDED = ("H100", "H200")  # of 132 multiprocessors, which decide how sums are shared
-_USUAL = Modes()
+USUAL = Modes()
 # what torch gives cuBLAS and cuBLASLt on Hopper, in KiB, unless the environment says another size
 _CONFIG, _LT_SIZE, _WORKSPACE, _LT_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", 32 << 10, "1024"
 # whether parts of k may be joined in 16 bits, and whether there may be any: what torch.backends.cuda.matmul reads, at a tenth of its cost
@@ -135,10 +135,10 @@ class Settings:
             return Modes(tf32=self.takes_tf32())
         reductions = _REDUCTIONS.get(dtype)
         if reductions is None:
-            return _USUAL
+            return USUAL
         narrow, split = reductions()
         half_sums = dtype is torch.float16 and torch.backends.cuda.matmul.allow_fp16_accumulation
-        return _USUAL if narrow and split and not half_sums else Modes(False, half_sums, narrow, split)
+        return USUAL if narrow and split and not half_sums else Modes(False, half_sums, narrow, split)
 
     def takes_tf32(self) -> bool:
         """Tell whether products of float32 are in TF32: what the caller said, or else torch's own settings, the most special first."""
