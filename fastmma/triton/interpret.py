@@ -83,7 +83,7 @@ def _enter(run: Emulation) -> None:
             put(patch.object(InterpretedFunction, "run", _run))
             put(patch.object(JITFunction, "run", _run))
             put(patch.object(Autotuner, "run", make_run(_current)))
-            put(patch.object(triton.runtime.driver, "_active", Driver(lambda: _current().target)))
+            put(patch.object(triton.runtime.driver, "_active", Driver(_current)))
         _OPEN.append(run)
 
 
