@@ -48,13 +48,11 @@ def multiply_small(
     fixed = backend.fixed_scaled(plan.operation, (rows, columns, depth), threads)
     if fixed is None:
         return None
-    codes_a, codes_b, scale_a, scale_b = (each.view(np.uint8) for each in (a.elements, b.elements, a.scales, b.scales))
+    given = a.elements.view(np.uint8), b.elements.view(np.uint8), a.scales.view(np.uint8), b.scales.view(np.uint8)
     result = np.empty((rows, columns), np.float32) if out is None else out
-    if out is not None and (
-        out.dtype != np.float32 or any(np.may_share_memory(out, each) for each in (codes_a, codes_b, scale_a, scale_b))
-    ):
+    if out is not None and (out.dtype != np.float32 or any(np.may_share_memory(out, each) for each in given)):
         return None
     finish = Epilogue("scaled_matmul", plan.epilogue, plan.out, backend, threads)
     values = finish.operands(alpha, None, None, None, result.shape, a.global_scale, b.global_scale)
     factor = values[_ALPHA].view(np.float32)[0, 0] if _ALPHA in values else _ONE
-    return result if fixed(codes_a, codes_b, scale_a, scale_b, result.view(np.uint32), factor) else None
+    return result if fixed(*given, result.view(np.uint32), factor) else None
