@@ -81,8 +81,8 @@ def _chains(_problem: Problem, form: Form, epilogue: EpilogueForm | None) -> Fix
 
 
 _KERNELS: dict[str, Callable[[Problem, Form, EpilogueForm | None], Fixed]] = {
-    "blocks of a form": _blocks,
     "panels of a form": _panels,
+    "blocks of a form": _blocks,
     "bytes of a form": _bytes,
     "chains of a form": _chains,
 }

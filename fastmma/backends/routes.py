@@ -57,6 +57,7 @@ _WHOLE_K = {"parts of k": (1, 1)}
 _FEW = {"threads": (1, 1), "results of all": (1, 1 << 16), "products": (0, 1 << 10)}
 _ONE_PRODUCT = {"products": (1, 1), **_WHOLE_K}
 _ONE_SUM = {**_ONE_PRODUCT, "epilogues": (0, 0)}
+_PANELS = {**_ONE_PRODUCT, "threads": (1, 1), "results of all": (1, 1 << 20), "codes of a panel": (1, 1 << 20)}
 _THIN = (
     {"bytes of a code in place": (2, 4), "lines": (1, 8), "codes in place": (1 << 20, ANY), "results across": (64, ANY), "k": (64, ANY)},
     {
@@ -78,6 +79,22 @@ _THIN = (
 # the first row that a CPU has the features for, that holds a problem's arithmetic, and in whose ranges it is, computes it
 ROUTES = (
     Route(
+        "panels of a form",
+        "forms",
+        "fused/fixed_panels.py",
+        "FUSED",
+        _FUSED,
+        False,
+        holds.PANELS_OF_FORM,
+        (
+            {**_PANELS, "work": (1 << 24, 1 << 30), "rows": (128, 1 << 11), "columns": (128, ANY), "k": (256, ANY)},
+            # the next row takes no more
+            {**_PANELS, "work": ((1 << 25) + 1, 1 << 30), "rows": (16, 1 << 11)},
+            {**_PANELS, "work": (1 << 24, 1 << 30), "rows": (16, 1 << 11), "results of all": ((1 << 17) + 1, 1 << 20)},
+        ),
+        cost=52,
+    ),
+    Route(
         "blocks of a form",
         "forms",
         "fused/fixed.py",
@@ -93,26 +110,6 @@ ROUTES = (
         cost=66,
     ),
     Route(
-        "panels of a form",
-        "forms",
-        "fused/fixed_panels.py",
-        "FUSED",
-        _FUSED,
-        False,
-        holds.PANELS_OF_FORM,
-        (
-            {
-                **_ONE_PRODUCT,
-                "threads": (1, 1),
-                "work": (1 << 24, 1 << 30),
-                "rows": (16, 1 << 11),
-                "results of all": (1, 1 << 20),
-                "codes of a panel": (1, 1 << 20),
-            },
-        ),
-        cost=58,
-    ),
-    Route(
         "bytes of a form",
         "forms",
         "integer/int8.py",
@@ -122,7 +119,8 @@ ROUTES = (
         holds.BYTES,
         (
             {**_FEW, **_ONE_SUM, "codes of a panel": (1, 1 << 17)},
-            {**_ONE_SUM, "work": (0, 1 << 21), "results of all": (0, 1 << 16), "codes of a panel": (0, 1 << 17)},
+            # others are not worth waking for it
+            {**_ONE_SUM, "work": (0, 1 << 25), "results of all": (0, 1 << 16), "codes of a panel": (0, 1 << 17)},
         ),
         fallback="",
         cost=5,
