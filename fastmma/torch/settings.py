@@ -181,5 +181,8 @@ def settings_of(target: Any, options: dict[str, Any]) -> Settings:
     known = {name for name, each in Settings.__dataclass_fields__.items() if each.init} - {"target"}
     wrong = sorted(set(options) - known)
     if wrong:
-        raise OperandError(f"there is no option {wrong[0]!r}; there are {', '.join(sorted(known))}")
+        from difflib import get_close_matches
+
+        nearest = "".join(f"; the nearest is {each!r}" for each in get_close_matches(wrong[0], known, 1))
+        raise OperandError(f"there is no option {wrong[0]!r}{nearest}; there are {', '.join(sorted(known))}")
     return Settings(target, **options)
