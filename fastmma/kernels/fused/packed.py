@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.threads import parallel_for
+from fastmma.host.threads import parallel_for, worth_waking
 from fastmma.kernels.fused.lanes import PanelConfig, PanelShape
 from fastmma.kernels.fused.macro_tile import Extent, Limits, Promoting, WorkerMemory, run_macro_tile
 from fastmma.kernels.fused.magnitudes import spread_of_matrix
@@ -46,6 +46,7 @@ from fastmma.kernels.tiles import FUSED, FusedTile, first_fit, tile_of_cpu
 
 CHUNK_ROWS = 2048  # of A and of the running sums that go with one packed panel of B
 PACK_ROWS = 32
+WAKING_ELEMENTS = 1 << 16  # of A, packed in the time of waking a thread
 MACRO_TILES_PER_THREAD = 2
 
 
@@ -234,7 +235,7 @@ def multiply(
             return
         pack_lines(how_a, place_a, start, stop, rows, depth, config.terms, packed, dtype, scratch.addresses[0], extremes, scales_a)
 
-    parallel_for(pack, held_rows, threads, PACK_ROWS)
+    parallel_for(pack, held_rows, worth_waking(threads, held // WAKING_ELEMENTS), PACK_ROWS)
     fallback = FallbackMask(macro_tiles)
     fallback.rows[:] = extremes[:, 1] >= how_a.first_bad
     smallest_a = np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1)
