@@ -12,7 +12,7 @@ from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError, TargetError
 from fastmma.host.integers import flag, integer
 from fastmma.isa.formats import format_of
-from fastmma.isa.gpus import TargetName
+from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.scalar import OPCODE as FMA
 from fastmma.isa.table import multiply
 from fastmma.numerics.lookup import is_strict
@@ -79,11 +79,12 @@ def plan(
     Parameters
     ----------
     a, b : array (M, K) and (K, N), or stacks of as many
-        Their dtypes, shapes, and along which dimension they are contiguous count. float32 is multiplied in TF32 or not, as the choice says.
+        Only their dtypes, their shapes and the dimension along which they are contiguous count. The choice says whether float32 is
+        multiplied in TF32.
     c, bias : array, optional
         Whether they are given counts. c without `beta` is added as it is.
     choice : Choice, optional
-        What ``cublasLtMatmulAlgoGetHeuristic`` answered. By default what is known of the product's shape.
+        What ``cublasLtMatmulAlgoGetHeuristic`` returned. By default, the choice is looked up by the product's shape.
     target : str
         The GPU, for example ``"H200"``.
     version : str
@@ -102,13 +103,13 @@ def plan(
     reduced_precision_reduction : bool
         Whether parts of k may be joined in 16 bits, where the choice is looked up: torch's ``allow_bf16_reduced_precision_reduction``.
     workspace : int
-        How many bytes the library may use. What is looked up is known for those of
-        PyTorch's calls: 32 MiB on Hopper, and 1 MiB with a bias.
+        Bytes that the library may use. Choices that are looked up hold for PyTorch's workspaces: 32 MiB on Hopper, and 1 MiB with a
+        bias.
     plans : str or Path, optional
-        A file that ``fastmma record --cublas`` wrote, in which the choice is looked up, and nowhere else. The version is the file's.
+        A file that ``fastmma record --cublas`` wrote. The choice is looked up there and nowhere else, for the version of the file.
     unknown : {"refuse", "one"}
-        What becomes of a product whose choice is looked up and not known: an error, or a plan of one part of k, whose `evidence` says so.
-        What `plans` do not have is an error.
+        What to do if the choice is not known: raise an error, or return a plan of one part of k, whose `evidence` says so. A product that
+        the file `plans` does not have is always an error.
 
     Returns
     -------
@@ -131,7 +132,7 @@ def plan(
     >>> found.split_k, found.unit, found.epilogue
     (3, 64, ('round',))
     >>> print(plan(a[:1], b, choice=Choice(algo=13, custom=92), out_dtype="bf16").lanes)
-    32 lanes of adjacent k, at most 64 at a time, added in halves: each of the first half adds the one half of them further
+    32 lanes of adjacent k, at most 64 at a time, added in halves: each lane of the first half adds its counterpart in the second half
     """
     given = epilogue_inputs(Arguments("plan", a, b, c, bias, alpha, beta), named=True)
     book = _book(plans, choice, target, version)
@@ -181,7 +182,7 @@ def _summed(product: Product, accumulator: Any) -> Product:
 def _check_bias(product: Product, given: EpilogueInputs) -> None:
     """Raise OperandError where a bias of one number is added in 16 bits: PyTorch's library adds it as c, by another choice."""
     if given.bias and product.n == 1 and product.fmt in NARROW:
-        raise OperandError(f"plan: a bias of one column is c to PyTorch: give c, and the choice with c, for {product}")
+        raise OperandError(f"plan: PyTorch passes a bias of one column as c: give c, and the choice with c, for {product}")
 
 
 def _book(plans: str | Path | None, choice: Choice | None, target: TargetName, version: str) -> Book | None:
@@ -254,6 +255,7 @@ def _table(target: TargetName, version: str) -> Table:
     gpu = library_gpu(target)
     table = (TABLES | REPORTED).get((gpu, version))
     if table is None:
+        target_named(gpu)  # a misspelt name has an error of its own
         known = ", ".join(f"{version} on {gpu}" for gpu, version in TABLES | REPORTED)
         raise OperandError(f"plan: nothing is known of the kernels of cuBLASLt {version} on {gpu}; there is {known}")
     if (gpu, version) in REPORTED and is_strict():
