@@ -16,7 +16,9 @@ Anywhere, with gigabytes of memory and minutes for each million answers::
     python -m tools.choice_trees.pack answers trees fastmma/products/books/cublas_trees_h200_13_1.npz
 
 An H100's trees were grown after an H200's, whose predictions are among the numbers that they compare: `grow` and `pack` take
-``--before cublas_trees_h200_13_1.npz``. So were the trees of products whose parts are joined in float32 alone. The trees that ship are judged by answers for seeds that no tree was grown from::
+``--before cublas_trees_h200_13_1.npz``. So were the trees of products whose parts are joined in float32 alone.
+
+The trees that ship are judged by answers for seeds that no tree was grown from::
 
     python -m tools.choice_trees.judge answers --gpu H100
 
