@@ -1,5 +1,6 @@
 """The command `fastmma`, also as ``python -m fastmma``; Ctrl-C while its modules are imported ends it in one line."""
 
+import gc
 import sys
 from _signal import SIGINT, signal  # type: ignore[import-not-found]  # of C: what the module `signal` imports takes time before the hold
 
@@ -7,6 +8,7 @@ from _signal import SIGINT, signal  # type: ignore[import-not-found]  # of C: wh
 def main() -> int:
     """Run the command line and return its exit status."""
     interrupted = False
+    gc.disable()  # until the command has imported what it needs: nothing of that is garbage
 
     def hold(*_: object) -> None:
         nonlocal interrupted
@@ -26,6 +28,8 @@ def main() -> int:
             return int(cli.main())
     except KeyboardInterrupt:  # between the one and the other
         pass
+    finally:
+        gc.freeze()  # the process ends: to look for garbage among all that was imported would take as long as a small command
     print("fastmma: interrupted", file=sys.stderr)
     return 130
 

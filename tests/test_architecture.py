@@ -35,6 +35,8 @@ OPTIONAL = set().union(
     {"cupy", "cupy_backends", "matplotlib", "torchao", "transformers", "distributed", "hypothesis", "mmasim", "mmaemu"},
 )
 
+WITH_TORCH = {"functions.autocast"}  # below the integrations, and imported by functions that have imported torch
+
 
 ROOMS = 16  # and the integrations
 
@@ -174,7 +176,9 @@ def test_calls_import_kernels_apart() -> None:
 def test_optional_packages_are_imported_where_they_are_used() -> None:
     for module, path in MODULES.items():
         used = {name.partition(".")[0] for name in imported(path, at_import=True)}
-        assert not used & OPTIONAL - INTEGRATIONS.get(module.partition(".")[0], set()), module
+        known = {"torch"} if module in WITH_TORCH else INTEGRATIONS.get(module.partition(".")[0], set())
+        assert not used & OPTIONAL - known, module
+        assert module.startswith("torch") or not own(imported(path, at_import=True)) & WITH_TORCH, module
 
 
 def test_import_is_light() -> None:

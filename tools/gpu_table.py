@@ -68,7 +68,7 @@ def _cell(kind: Kind, pair: tuple[str, str], verdict: Verdict) -> str:
         for target in pair
         if unsure and _reported(kind, target)
     ]
-    why = re.sub(r"; \S+ on \S+ adds as .*", "", verdict.reason.rpartition("As the plans are written, ")[2])
+    why = re.sub(r"; \S+ on \S+ adds like .*", "", verdict.reason.rpartition("As the plans are written, ")[2])
     inside = f'<a href="{escape(link)}">{text}</a>' if link else text
     return f'<td class="{"unknown" if unsure else _COLOURS[verdict.equal]}" title="{escape("; ".join([*told, why]))}">{inside}</td>'
 

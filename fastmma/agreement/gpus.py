@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fastmma.agreement.invariance import Invariance, ranges, spoken
 from fastmma.agreement.same_bits import same_bits
 from fastmma.agreement.verdict import Verdict
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import OperandError, OperandTypeError
 
 
@@ -45,6 +46,7 @@ class Agreement:
         return "\n".join([*lines, *(f"  {spoken(rows)}: {text}" for text, rows in found if rows)])
 
 
+@named_keywords
 def compare_gpus(first: Invariance, second: Invariance) -> Agreement:
     """Compare the plans of two GPUs for a layer, each number of rows with itself.
 
@@ -67,7 +69,9 @@ def compare_gpus(first: Invariance, second: Invariance) -> Agreement:
     """
     for each in (first, second):
         if not isinstance(each, Invariance):
-            raise OperandTypeError(f"compare_gpus: takes what fastmma.invariance returns, not {type(each).__name__}")
+            raise OperandTypeError(
+                f"compare_gpus: first and second must be an Invariance, not {type(each).__name__}; fastmma.invariance returns one"
+            )
     if (first.n, first.k, first.dtype) != (second.n, second.k, second.dtype):
         raise OperandError("compare_gpus: the layers differ in N, K or the type")
     found: dict[bool | None, list[int]] = {True: [], False: [], None: []}

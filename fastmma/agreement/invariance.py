@@ -29,7 +29,7 @@ from fastmma.isa.gpus import TargetName
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.library_gpu import library_gpu
 
-_TURNS = "a ring begins at another rank for other parts of a result, whose bits are others"
+_TURNS = "each part of a ring's result starts at another rank, so its bits differ"
 _EITHER_WAY = 2  # ranks whose results add up alike from either
 _BATCHES = 8  # draws on which all groups are computed before pairs are
 
@@ -129,7 +129,7 @@ def _counted(found: Invariance) -> str:
     if not found.groups:
         return "no plan is known"
     kinds = "all have the same bits" if len(found.groups) == 1 else f"{len(found.groups)} groups, each with bits of its own"
-    unsure = f", {len(found.undecided)} pairs of which may be alike" if found.undecided else ""
+    unsure = f", {len(found.undecided)} pairs of which may have the same bits" if found.undecided else ""
     missing = sum(len(each) for each in found.unknown)
     return f"{found.known:,} numbers of rows, {kinds}{unsure}" + (f"; {missing:,} are not known" if missing else "")
 

@@ -96,7 +96,7 @@ class Layer(NamedTuple):
             if value not in known:
                 raise OperandError(f"invariance: {name} must be one of {', '.join(known)}, not {value!r}")
         if sizes[sharing.cut] % sharing.ranks:
-            raise OperandError(f"invariance: {sharing.cut} = {sizes[sharing.cut]} is not cut in equal parts by {sharing.ranks} ranks")
+            raise OperandError(f"invariance: {sharing.cut} = {sizes[sharing.cut]} cannot be cut into equal parts for {sharing.ranks} ranks")
         if bias and sharing.ranks > 1 and sharing.cut == "k":
             raise OperandError("invariance: where ranks share k, a bias is added after their sum, by an operation of its own: leave it out")
         return cls(sizes["n"], sizes["k"], fmt, out, layout, PRESETS[preset], bias, sizes["stack"], sharing)

@@ -60,7 +60,7 @@ class RanksPlan(Plan):
         if self.ranks < 1 or not 0 <= self.first < self.ranks:
             raise OperandError(f"ranks must be at least 1, and first one of them, not {self.ranks} and {self.first}")
         if FORMATS[self.out].kind != "float":
-            raise OperandError(f"an all-reduce of {self.out} has no order that shows")
+            raise OperandError(f"the order of an all-reduce does not matter for {self.out}, which is exact")
 
     @property
     def out(self) -> str:
@@ -92,7 +92,7 @@ class RanksPlan(Plan):
             If ranks have no equal parts.
         """
         if k % self.ranks:
-            raise OperandError(f"K = {k} is not cut in equal parts by {self.ranks} ranks")
+            raise OperandError(f"K = {k} cannot be cut into equal parts for {self.ranks} ranks")
         return slice(rank * k // self.ranks, (rank + 1) * k // self.ranks)
 
     def add(self, results: list[NDArray[np.float32]]) -> NDArray[np.float32]:

@@ -136,20 +136,20 @@ def alike(p: Plan, q: Plan, problem: Problem, form: Node, k: int | None) -> str:
     if not others:
         steps = "" if _in_steps(p) is None else f" in {_step(p)}, {_alignment(p)}"
         names = p.operation.instruction, q.operation.instruction
-        same = "" if names[0] == names[1] else f"; {names[0]} on {p.target} adds as {names[1]} on {q.target}"
+        same = "" if names[0] == names[1] else f"; {names[0]} on {p.target} adds like {names[1]} on {q.target}"
         return f"the same arithmetic{steps}, and the same order of k{same}"
     about = "any K" if k is None else f"K = {k}"
     value = form.value if isinstance(form, Ended) else form
     if isinstance(value, Exact):
-        return f"no sum of {problem.a} x {problem.b} products loses a bit at {about}, so that {' and '.join(others)} cannot show"
-    return f"{' and '.join(others)} cannot show for {problem.a} x {problem.b} products at {about}"
+        return f"no sum of {problem.a} x {problem.b} products loses a bit at {about}, so {' and '.join(others)} cannot matter"
+    return f"{' and '.join(others)} cannot matter for {problem.a} x {problem.b} products at {about}"
 
 
 def unlike(p: Plan, q: Plan, forms: tuple[Node, ...] = (), k: int | None = None) -> str:
     """Say in what two plans that have other bits differ."""
     shown = {rule for form in forms for rule in rules(form)}
     found = differences(p, q, shown or None, k) or differences(p, q, None, k)
-    return "; ".join(found) or f"{p.operation.instruction} takes k otherwise than {q.operation.instruction}"
+    return "; ".join(found) or f"{p.operation.instruction} takes k in another order than {q.operation.instruction}"
 
 
 def assumed(plan: Plan, name: str, about_arithmetic: bool) -> list[str]:

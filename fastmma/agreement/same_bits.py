@@ -142,9 +142,9 @@ def _depth(p: Plan, q: Plan, problem: Problem, k: int | None) -> int | None:
 def _for_every_k(p: Plan, q: Plan, problem: Problem, starts: bool, budget: int) -> Verdict:
     """Compare plans over whole periods of both, where they cut k alike; else look for a K at which they differ."""
     if any(isinstance(plan, RanksPlan) for plan in (p, q)):
-        raise OperandError("same_bits: ranks have parts of one K: give k")
+        raise OperandError("same_bits: ranks share one K: give k")
     if any(isinstance(getattr(plan, "split_k", 1), ByTile) for plan in (p, q)):
-        raise OperandError("same_bits: which k an element's parts have depends on its tile: give m, n and k")
+        raise OperandError("same_bits: the parts of k of an element depend on its tile: give m, n and k")
     unit = _period(p, q)
     if (_cuts_alike(p, q) or (_adds_in_any_order(p) and _adds_in_any_order(q))) and reading(p) == reading(q):
         # whole periods, and such that one, the other or both instructions are filled with zeros at the end
@@ -249,7 +249,7 @@ def _cells(
     for plan in (p, q):
         order: Order = getattr(plan, "order", Order(unit=1))
         if isinstance(order.parts, ByTile) and None in extents:
-            raise OperandError("same_bits: which k an element's parts have depends on its tile: give m, n and k")
+            raise OperandError("same_bits: the parts of k of an element depend on its tile: give m, n and k")
         blocks.append(list(order.blocks(extents[0] or 1, extents[1] or 1, depth)))
     seen = set()
     for rows, columns, cuts in blocks[0]:

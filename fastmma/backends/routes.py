@@ -22,6 +22,8 @@ CALLS = {
 # what computes the results that a kernel leaves out
 FALLBACKS = {"": "-", "next": "the next rows", "exact": "rows without a fallback"}
 
+WAKING = 50_000_000  # picoseconds to wake a thread, which calls do one after the other: n pay where one thread takes n * n times as long
+
 
 class Route(NamedTuple):
     """A kernel, and when it is taken.
@@ -48,6 +50,8 @@ _FROM_ZERO, _FROM_C = ("f32-fma", "f32-fma-pairs"), ("f32-fma-from-c",)
 # one product, or more than one instruction of k: batches of single instructions are another matter
 _MATRICES = ({"products": (1, 1), "work": (1, ANY)}, {"instructions": (2, ANY), "work": (1, ANY)})
 _LARGE = tuple({**each, "work": (1 << 16, ANY), "rows": (4, ANY), "columns": (4, ANY)} for each in _MATRICES)
+# beyond it the Python of a product of any size takes a hundredth of its time
+_SMALL_GROUPS = tuple({**each, "c": (0, 0), "rows": (0, 1024), "work": (1, 1 << 26)} for each in _MATRICES)
 _BLOCKS_OF_TILES = ({"work": (1 << 23, ANY), "rows": (64, ANY), "columns": (16, ANY), "k": (16, ANY)},)
 _SOME = {"products": (1, ANY), "work": (1, ANY)}
 _SINGLE = ({"products": (2, ANY), "instructions": (0, 1)},)
@@ -57,6 +61,7 @@ _WHOLE_K = {"parts of k": (1, 1)}
 _FEW = {"threads": (1, 1), "results of all": (1, 1 << 16), "products": (0, 1 << 10)}
 _ONE_PRODUCT = {"products": (1, 1), **_WHOLE_K}
 _ONE_SUM = {**_ONE_PRODUCT, "epilogues": (0, 0)}
+_PANELS = {**_ONE_PRODUCT, "threads": (1, 1), "results of all": (1, 1 << 20), "codes of a panel": (1, 1 << 20)}
 _THIN = (
     {"bytes of a code in place": (2, 4), "lines": (1, 8), "codes in place": (1 << 20, ANY), "results across": (64, ANY), "k": (64, ANY)},
     {
@@ -78,21 +83,6 @@ _THIN = (
 # the first row that a CPU has the features for, that holds a problem's arithmetic, and in whose ranges it is, computes it
 ROUTES = (
     Route(
-        "blocks of a form",
-        "forms",
-        "fused/fixed.py",
-        "FUSED",
-        _FUSED,
-        False,
-        holds.FORM,
-        (
-            # one thread is done with these before others would have begun
-            {**_WHOLE_K, "work of all": (1, 1 << 19), "results of all": (1, 1 << 16), "products": (0, 1 << 10)},
-            {**_WHOLE_K, "threads": (1, 1), "work of all": (1, 1 << 25), "results of all": (1, 1 << 17), "products": (0, 1 << 10)},
-        ),
-        cost=66,
-    ),
-    Route(
         "panels of a form",
         "forms",
         "fused/fixed_panels.py",
@@ -101,16 +91,23 @@ ROUTES = (
         False,
         holds.PANELS_OF_FORM,
         (
-            {
-                **_ONE_PRODUCT,
-                "threads": (1, 1),
-                "work": (1 << 24, 1 << 30),
-                "rows": (16, 1 << 11),
-                "results of all": (1, 1 << 20),
-                "codes of a panel": (1, 1 << 20),
-            },
+            {**_PANELS, "work": (1 << 24, 1 << 30), "rows": (128, 1 << 11), "columns": (128, ANY), "k": (256, ANY)},
+            # the next row takes no more
+            {**_PANELS, "work": ((1 << 25) + 1, 1 << 30), "rows": (16, 1 << 11)},
+            {**_PANELS, "work": (1 << 24, 1 << 30), "rows": (16, 1 << 11), "results of all": ((1 << 17) + 1, 1 << 20)},
         ),
-        cost=58,
+        cost=52,
+    ),
+    Route(
+        "blocks of a form",
+        "forms",
+        "fused/fixed.py",
+        "FUSED",
+        _FUSED,
+        False,
+        holds.FORM,
+        ({**_WHOLE_K, "threads": (1, 1), "work of all": (1, 1 << 25), "results of all": (1, 1 << 17), "products": (0, 1 << 10)},),
+        cost=66,
     ),
     Route(
         "bytes of a form",
@@ -120,10 +117,7 @@ ROUTES = (
         ("integer",),
         False,
         holds.BYTES,
-        (
-            {**_FEW, **_ONE_SUM, "codes of a panel": (1, 1 << 17)},
-            {**_ONE_SUM, "work": (0, 1 << 21), "results of all": (0, 1 << 16), "codes of a panel": (0, 1 << 17)},
-        ),
+        ({**_FEW, **_ONE_SUM, "codes of a panel": (0, 1 << 17)},),
         fallback="",
         cost=5,
     ),
@@ -135,13 +129,11 @@ ROUTES = (
         _FROM_C,
         False,
         holds.STEPS_OF_ONE,
-        (
-            {"work of all": (1, 1 << 21), "results of all": (1, 1 << 18), "products": (0, 1 << 10)},
-            {"threads": (1, 1), "work of all": (1, 1 << 25), "results of all": (1, 1 << 19), "products": (0, 1 << 10)},
-        ),
+        ({"threads": (1, 1), "work of all": (1, 1 << 25), "results of all": (1, 1 << 19), "products": (0, 1 << 10)},),
         fallback="",
         cost=19,
     ),
+    Route("groups of a form", "forms", "scaled/small_groups.py", "GROUPS", _BOTH, True, holds.GROUPS, _SMALL_GROUPS, cost=14),
     Route("registers", "registers", "fused/batch.py", "FUSED", _FUSED, False, holds.REGISTERS, cost=66),
     Route(
         "sparse panels",
@@ -221,8 +213,7 @@ ROUTES = (
         _BOTH,
         True,
         holds.GROUPS,
-        # beyond it the Python of a product of any size takes a hundredth of its time
-        tuple({**each, "c": (0, 0), "rows": (0, 1024), "work": (1, 1 << 26)} for each in _MATRICES),
+        _SMALL_GROUPS,
         cost=14,
     ),
     Route("groups", "products", "scaled/groups.py", "GROUPS", _BOTH, True, holds.GROUPS, _MATRICES, fallback="exact", cost=15),

@@ -28,9 +28,16 @@ def _line(message: str) -> str:
 
 
 def _say(message: str) -> None:
-    if sys.stderr is not None:
-        with suppress(OSError):
-            print(f"fastmma: {_line(message)}", file=sys.stderr, flush=True)
+    """Print one line to standard error, which on a terminal goes on in another one where it would be too wide."""
+    if sys.stderr is None:
+        return
+    with suppress(OSError):
+        text = f"fastmma: {_line(message)}"
+        if sys.stderr.isatty():
+            from fastmma.cli.terminal import columns_of, folded
+
+            text = "\n".join(folded(text, columns_of(sys.stderr), "  "))
+        print(text, file=sys.stderr, flush=True)
 
 
 def _fail(message: str, status: int = _FAILED) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from glob import has_magic
 from os import fsdecode
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,16 @@ TYPE: Final = "bf16"
 STUDY_SIZE: Final = "256x256x4096"
 BENCH_SIZE: Final = "1024x1024x1024"
 PATH: Final = click.Path(path_type=Path)
+
+
+def _look_for(path: Path, kind: str) -> None:
+    """Raise OperandError if nothing has that name; whatever else is wrong with it, what reads it says."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        raise OperandError(f"{path}: there is no such {kind}") from None
+    except (OSError, ValueError):
+        pass
 
 
 class Present(click.Path):
@@ -39,13 +50,51 @@ class Present(click.Path):
             If nothing has that name.
         """
         path = Path(fsdecode(super().convert(value, param, ctx)))
-        try:
-            path.stat()
-        except FileNotFoundError:
-            raise OperandError(f"{path}: there is no such {self.kind}") from None
-        except (OSError, ValueError):  # what reads it says why it cannot
-            pass
+        _look_for(path, self.kind)
         return path
+
+
+class Place(click.types.StringParamType):
+    """The name of tensors, ``PLACE[::NAMES]``. A place that is no pattern is looked for before the command imports what reads it."""
+
+    def convert(self, value: Any, *_: object) -> str:
+        """Return the name as it was given.
+
+        Raises
+        ------
+        OperandError
+            If there is no such place.
+        """
+        path = str(value).partition("::")[0]
+        if not has_magic(path):
+            _look_for(Path(path), "file or folder; files of tensors end in .npy, .npz, .safetensors")
+        return str(value)
+
+
+class Name(click.types.StringParamType):
+    """One of a few names.
+
+    Parameters
+    ----------
+    kind : str
+        The word for what has a name, for the message.
+    names : tuple of str
+    """
+
+    def __init__(self, kind: str, names: tuple[str, ...]) -> None:
+        self.kind, self.names = kind, names
+
+    def convert(self, value: Any, *_: object) -> str:
+        """Return the name.
+
+        Raises
+        ------
+        OperandError
+            If there is no such name.
+        """
+        if value not in self.names:
+            raise OperandError(f"there is no {self.kind} {value!r}; there are {', '.join(self.names)}")
+        return str(value)
 
 
 class Gpu(click.types.StringParamType):
@@ -68,6 +117,8 @@ class Gpu(click.types.StringParamType):
 FILE: Final = Present("file")
 FOLDER: Final = Present("folder")
 GPU: Final = Gpu()
+PLACE: Final = Place()
+PRESET: Final = Name("preset", ("fp8-accumulators", "layers", "block-formats", "promotion"))
 
 target = click.option("--target", type=GPU, default=TARGET, help="The GPU or target, such as H100 or sm_90a.")
 threads = click.option("--threads", type=int, help="Threads; all cores by default.")

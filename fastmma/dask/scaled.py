@@ -13,6 +13,7 @@ from dask import delayed
 from numpy.typing import NDArray
 
 from fastmma.dask.arrays import dask_array, rows_and_columns, stands_for, whole
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.integers import axis_of
 from fastmma.isa.formats import FORMATS
@@ -72,6 +73,7 @@ def _array(elements: Any, scales: Any, overall: Any, axis: int, scheme: str) -> 
     return ScaledArray(elements, scales, block, axis, None if overall is None else np.float32(overall), scheme)
 
 
+@named_keywords
 def quantize(
     x: Any,
     scheme: str | Scheme,

@@ -41,11 +41,15 @@ def _add_groups(rows: Floats, groups: NDArray[Any]) -> tuple[Floats, NDArray[Any
 
 
 def _add_chunks(rows: Floats, indices: NDArray[Any], weight: NDArray[Any]) -> None:
-    for first in range(0, len(indices), _CHUNK):
-        chunk = indices[first : first + _CHUNK]
-        order = np.argsort(chunk, kind="stable")
-        sums, found = _add_groups(rows[first : first + _CHUNK][order], chunk[order])
-        weight[found] = round_to(widen(weight[found]) + widen(round_to(sums, weight.dtype)), weight.dtype)
+    groups = np.arange(len(indices)) // _CHUNK * len(weight) + indices
+    order = np.argsort(groups, kind="stable")
+    sums, found = _add_groups(rows[order], groups[order])
+    parts, of_weight = widen(round_to(sums, weight.dtype)), found % len(weight)
+    order = np.argsort(of_weight, kind="stable")
+    ranks = _ranks(of_weight[order])
+    for rank in range(ranks.max() + 1):
+        some = order[ranks == rank]
+        weight[of_weight[some]] = round_to(widen(weight[of_weight[some]]) + parts[some], weight.dtype)
 
 
 def _add_sorted(rows: Floats, indices: NDArray[Any], weight: NDArray[Any]) -> None:

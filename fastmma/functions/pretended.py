@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from fastmma.functions.streams import Device, Event, Graph, Stream
 from fastmma.isa.targets import target_of
 
 # what libraries read of a GPU beside its capability: its name, the number of its multiprocessors, and a block's shared memory in bytes
@@ -33,95 +34,21 @@ _GENERATORS: ContextVar[Any] = ContextVar("fastmma.functions.pretended", default
 
 _MEMORY, _SHARED_MEMORY, _CACHE = 80 << 30, 48 << 10, 50 << 20
 # functions that take a device among their positional arguments
-_PLACED = frozenset({"to", "device", "tensor", "new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "set_default_device"})
+_PLACED = frozenset({"to", "tensor", "new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "set_default_device"})
 
 
-class Stream:
-    """A stream of a pretended GPU: all work is done when it is asked for."""
-
-    cuda_stream, device_index, stream_id, priority = 0, 0, 0, 0
-
-    def __init__(self, *_arguments: Any, **_options: Any) -> None:
-        """Take what `torch.cuda.Stream` takes."""
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *_error: Any) -> None:
-        """Do nothing."""
-
-    def query(self) -> bool:
-        """Tell that all is done."""
-        return True
-
-    def is_capturing(self) -> bool:
-        """Tell that no graph is recorded."""
-        return False
-
-    def synchronize(self) -> None:
-        """Do nothing."""
-
-    def wait_stream(self, _stream: Any) -> None:
-        """Do nothing."""
-
-    def wait_event(self, _event: Any) -> None:
-        """Do nothing."""
-
-    def record_event(self, event: Any = None) -> Any:
-        """Return an event that has happened."""
-        return event or Event()
-
-
-class Event:
-    """An event of a pretended GPU, which has happened; no time passes between two."""
-
-    def __init__(self, *_arguments: Any, **_options: Any) -> None:
-        """Take what `torch.cuda.Event` takes."""
-
-    def record(self, _stream: Any = None) -> None:
-        """Do nothing."""
-
-    def wait(self, _stream: Any = None) -> None:
-        """Do nothing."""
-
-    def synchronize(self) -> None:
-        """Do nothing."""
-
-    def query(self) -> bool:
-        """Tell that it has happened."""
-        return True
-
-    def elapsed_time(self, _other: Any) -> float:
-        """Return no milliseconds."""
-        return 0.0
-
-
-class Device:
-    """``torch.cuda.device(...)``: there is one GPU, so nothing changes."""
-
-    def __init__(self, _device: Any = None) -> None:
-        self.idx, self.prev_idx = 0, 0
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, *_error: Any) -> None:
-        """Do nothing."""
-
-
-def _is_cuda(value: Any) -> bool:
+def _is_cuda(value: Any, *, numbers: bool = False) -> bool:
+    """Tell whether a value names a device of CUDA: by a number, where numbers are devices."""
+    if type(value) is int:
+        return numbers
     if isinstance(value, str):
         return value.partition(":")[0] == "cuda"
     return getattr(value, "type", None) == "cuda" and hasattr(value, "index")
 
 
-def _on_cpu(value: Any) -> Any:
+def _on_cpu(value: Any, *, numbers: bool = False) -> Any:
     """A device of CUDA as the CPU; anything else as it is."""
-    if not _is_cuda(value):
-        return value
-    import torch
-
-    return "cpu" if isinstance(value, str) else torch.device("cpu")
+    return "cpu" if _is_cuda(value, numbers=numbers) else value
 
 
 def _make_mode(generators: Any) -> Any:
@@ -133,7 +60,7 @@ def _make_mode(generators: Any) -> Any:
         """CUDA means the CPU, for every function of torch."""
 
         def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-            is_placed = _is_cuda((kwargs or {}).get("device")) and getattr(func, "__name__", "") not in _PLACED
+            is_placed = _is_cuda((kwargs or {}).get("device"), numbers=True) and getattr(func, "__name__", "") not in _PLACED
             with generators.placed_on_gpu() if is_placed and generators else nullcontext():
                 return self._place(func, args, kwargs or {})
 
@@ -144,9 +71,14 @@ def _make_mode(generators: Any) -> Any:
                 return None
             if func == vars(torch._C.TensorBase)["is_cuda"].__get__:
                 return True
-            placed = {name: _on_cpu(value) if name == "device" else value for name, value in kwargs.items()}
-            if getattr(func, "__name__", "") in _PLACED:
-                args = tuple(_on_cpu(value) for value in args)
+            if func is torch.Tensor.get_device:
+                return 0
+            name = getattr(func, "__name__", "")
+            if name == "device" and _is_cuda(args[0] if args else kwargs.get("type"), numbers=True):
+                return torch.device("cpu")
+            placed = {key: _on_cpu(value, numbers=True) if key == "device" else value for key, value in kwargs.items()}
+            if name in _PLACED:
+                args = tuple(_on_cpu(value, numbers=name == "to") for value in args)
             return func(*args, **placed)
 
     return Devices()
@@ -259,6 +191,7 @@ def _answers(target: str) -> dict[str, Any]:
         "reset_peak_memory_stats": lambda *_: None,
         "mem_get_info": lambda *_: (_MEMORY, _MEMORY),
         "device": Device,
+        "device_of": Device,
         "_DeviceGuard": Device,
         "Stream": Stream,
         "Event": Event,
@@ -267,6 +200,11 @@ def _answers(target: str) -> dict[str, Any]:
         "current_stream": lambda *_: stream,
         "default_stream": lambda *_: stream,
         "is_current_stream_capturing": lambda: False,
+        "ipc_collect": lambda: None,
+        "CUDAGraph": Graph,
+        "range_push": lambda *_, **__: 0,
+        "range_pop": lambda: 0,
+        "mark": lambda *_, **__: None,
     }
 
 
@@ -300,11 +238,13 @@ def pretended(target: str, generators: Any = None) -> Iterator[None]:
     import torch
     import torch.utils._triton as of_triton
 
+    from fastmma.functions.autocast import casting
+
     generators = generators or _GENERATORS.get()
     drawing = _OF_CPU if generators is None else {"default_generators": (generators.DEFAULT,)}
     with ExitStack() as stack:
         for name, answer in (_answers(target) | drawing).items():
-            for module in (torch.cuda, torch.cuda.random):  # which imports some of them by name
+            for module in (torch.cuda, torch.cuda.random, torch.cuda.graphs, torch.cuda.nvtx):  # which import some of them by name
                 if hasattr(module, name):
                     stack.enter_context(mock.patch.object(module, name, answer))
         for name, answer in _of_accelerators().items():
@@ -314,6 +254,7 @@ def pretended(target: str, generators: Any = None) -> Iterator[None]:
         stack.enter_context(mock.patch.object(torch.version, "cuda", "13.0"))
         stack.enter_context(mock.patch.object(of_triton, "has_triton", return_value=True))
         stack.enter_context(mock.patch.object(torch, "Generator", _make_generator_type(generators)))
+        stack.enter_context(casting())
         stack.enter_context(_make_mode(generators))
         token = _GENERATORS.set(generators)
         try:

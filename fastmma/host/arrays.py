@@ -23,19 +23,25 @@ def as_array(value: Any, what: str) -> NDArray[Any]:
     """
     try:
         array = np.asarray(value)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise OperandTypeError(f"{what} must be an array: {error}{_of_torch(value)}") from None
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:  # the last one is torch's
+        raise OperandTypeError(f"{what} must be an array: {str(error).rstrip('.')}{_of_torch(value)}") from None
     if isinstance(value, np.ma.MaskedArray):
         raise OperandTypeError(f"{what} must be an array without a mask, not a masked array")
     if array.dtype.kind in "OT":
-        kind = "Python objects" if array.dtype == object else "strings"
-        raise OperandTypeError(f"{what} must be an array of numbers, not {_class_of(value) or f'of {kind}'}")
+        raise OperandTypeError(f"{what} must be an array of numbers, not {_class_of(value) or _kind_of(value, array)}")
     return array
 
 
 def _of_torch(value: Any) -> str:
     """Say how a tensor of torch becomes an array, if it is one; else say nothing."""
     return "; fastmma.torch.to_numpy(tensor) makes an array of it" if type(value).__module__.partition(".")[0] == "torch" else ""
+
+
+def _kind_of(value: Any, array: NDArray[Any]) -> str:
+    """Name what is no array of numbers: the elements of an array, or the class of a single object."""
+    if array.ndim:
+        return "of Python objects" if array.dtype == object else "of strings"
+    return "None" if value is None else "a class" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def _class_of(value: Any) -> str:

@@ -8,7 +8,10 @@ import sys
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
+
+from fastmma.host.bounded import Bounded
 
 _OWN = f"{Path(__file__).parents[1]}{os.sep}"
 
@@ -49,17 +52,43 @@ def folders_of(*packages: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def find_caller(folders: tuple[str, ...]) -> Caller | None:
-    """Find the innermost line on the stack that lies in none of some folders; None on a thread that no such line started.
+class Libraries(Bounded[str, bool]):
+    """Which files are a library's, by name, found out once: those in one of some folders.
 
     Examples
     --------
-    >>> find_caller(folders_of()).line
-    1
+    >>> import numpy as np
+    >>> Libraries(folders_of("numpy"))[np.__file__]
+    True
     """
-    frame, level = sys._getframe(1), 1
-    while frame.f_code.co_filename.startswith(folders):
+
+    def __init__(self, folders: tuple[str, ...]) -> None:
+        super().__init__()
+        self._folders = folders
+
+    def __missing__(self, file: str) -> bool:
+        found = file.startswith(self._folders)
+        self.keep(file, found)
+        return found
+
+
+def find_frame(libraries: Libraries) -> tuple[FrameType, int] | None:
+    """Find the innermost frame beyond its caller's that is no library's, and how far out it is; None where there is none."""
+    frame, level = sys._getframe(2), 2
+    while libraries[frame.f_code.co_filename]:
         if frame.f_back is None:
             return None
         frame, level = frame.f_back, level + 1
-    return Caller(frame.f_code.co_filename, frame.f_lineno, level)
+    return frame, level
+
+
+def find_caller(libraries: Libraries) -> Caller | None:
+    """Find the innermost line on the stack that is no library's; None on a thread that no such line started.
+
+    Examples
+    --------
+    >>> find_caller(Libraries(folders_of())).line
+    1
+    """
+    found = find_frame(libraries)
+    return None if found is None else Caller(found[0].f_code.co_filename, found[0].f_lineno, found[1] - 1)

@@ -46,6 +46,22 @@ def unknown(function: Callable[..., Any], kwargs: Mapping[str, Any], name: str =
     return f"{name or function.__qualname__} takes no keyword {surplus[0]!r}{f'; the nearest is {nearest[0]!r}' if nearest else ''}"
 
 
+def named_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """Make too many positional arguments and unknown keywords an `OperandTypeError`, in functions that compute no floats."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            wrong = _surplus(function, args) or unknown(function, kwargs)
+            if not wrong:
+                raise
+        raise OperandTypeError(wrong)
+
+    return call
+
+
 def public_call(function: Callable[P, R]) -> Callable[P, R]:
     """Run a function in the default mode of floats, with variables of the environment that stay as they are when they are first read.
 

@@ -103,10 +103,12 @@ def _capable(capability: Any) -> str | None:
 
 def _suggestion(name: Any) -> str:
     """Name the three that are most like it."""
-    if not isinstance(name, str) or len(name) > 100:
+    if not isinstance(name, str):
+        return "a target is a name, such as 'H100' or 'sm_90a', or a compute capability, such as (9, 0); "
+    if len(name) > 100:
         return ""
     from difflib import get_close_matches
 
     names = {" ".join(_words(each)): each for each in (*(gpu for row in ARCHITECTURES for gpu in row.gpus), *TARGETS)}
     close = get_close_matches(" ".join(_words(name)), names, 3, cutoff=0.5)
-    return f"the nearest are {', '.join(names[each] for each in close)}; " if close else ""
+    return f"the nearest {'is' if len(close) == 1 else 'are'} {', '.join(names[each] for each in close)}; " if close else ""

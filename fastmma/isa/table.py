@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import Any
 
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import InstructionError
 from fastmma.isa.amd import table as amd
 from fastmma.isa.gpus import TargetName, target_named
@@ -123,6 +124,7 @@ def _all() -> tuple[Instruction | Movement, ...]:
     return tuple(dict.fromkeys(_table().values()))
 
 
+@named_keywords
 def instructions(target: TargetName | None = None, *, op: str | None = None) -> tuple[Instruction | Movement, ...]:
     """List every instruction of PTX, or all that are legal on a target.
 
@@ -152,6 +154,7 @@ def instructions(target: TargetName | None = None, *, op: str | None = None) -> 
     return tuple(ins for ins in known if (target is None or target in ins.targets) and (op is None or ins.op == op))
 
 
+@named_keywords
 def instruction(text: str | Instruction | Movement, *, idesc: int | None = None) -> Instruction | Movement:
     """Return the instruction that an opcode names, in any spelling that ptxas takes, or a short one.
 

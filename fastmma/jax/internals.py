@@ -10,10 +10,11 @@ import jax
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
-from fastmma.host.caller import find_caller, folders_of
+from fastmma.host.caller import Libraries, find_caller, folders_of
 from fastmma.host.errors import BackendError
 
 _WRITTEN_FOR = "0.10"
+_LIBRARIES = Libraries(folders_of("jax", "jaxlib"))
 
 try:
     from jax._src import dispatch, stages
@@ -126,12 +127,11 @@ def partitioned_program(lower: Callable[..., Any], arguments: tuple[Any, ...], o
 
 def find_place(*tracebacks: Any) -> tuple[str, int] | None:
     """Find the innermost file and line outside of JAX and fastmma: in the first traceback of JAX's that has one, or on the stack."""
-    folders = folders_of("jax", "jaxlib")
     for traceback in tracebacks:
         for frame in user_frames(traceback):
-            if not frame.file_name.startswith(folders):
+            if not _LIBRARIES[frame.file_name]:
                 return frame.file_name, frame.start_line
-    found = find_caller(folders)
+    found = find_caller(_LIBRARIES)
     return None if found is None else (found.file, found.line)
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import NotEmulatedError
 from fastmma.isa.gpus import TargetName
 from fastmma.jax.active import Emulation, enter, leave
@@ -33,6 +34,7 @@ from fastmma.products.report import PASSED
 _native = cpu_lowerings.get(dot_general_p)
 
 
+@named_keywords
 @contextmanager
 def emulate(target: TargetName = "sm_90a", *, f32: str | None = None, plans: Plans | None = None, other: str = "pass") -> Iterator[Report]:
     """Compile JAX code for the CPU with the matrix products of a GPU: eager code, code under jit, grad, vmap and scan, and Pallas.

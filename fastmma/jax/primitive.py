@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax.interpreters import ad, batching, mlir
 
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.isa.gpus import TargetName
 from fastmma.jax.calls import Call, describe, make_line, write_place
@@ -19,6 +20,7 @@ from fastmma.jax.products import Dimensions, find_guess, plan_of, plan_text, pro
 from fastmma.jax.settings import Plans, Settings, settings_of
 
 
+@named_keywords
 def dot_general(
     lhs: Any,
     rhs: Any,

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import FastmmaError, NotEmulatedError, OperandError
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.jax.calls import Call, describe, make_line, write_place
@@ -66,6 +67,7 @@ def scaled_product(lhs: Any, rhs: Any, lhs_scales: Any, rhs_scales: Any, *, plan
     return np.stack(found) if found else np.zeros((0, lhs.shape[1], rhs.shape[1]), np.float32)
 
 
+@named_keywords
 def scaled_matmul(
     lhs: Any,
     rhs: Any,

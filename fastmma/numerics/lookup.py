@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from fastmma.host.calls import named_keywords
 from fastmma.host.environment import variable
 from fastmma.host.errors import TargetError
 from fastmma.host.integers import flag
@@ -56,6 +57,7 @@ def check_strict(ins: Instruction, target: str, row: Arithmetic, strict: bool | 
         raise TargetError(f"{ins}: the arithmetic of {target} is only reported ({row.evidence.source}), which strict mode refuses")
 
 
+@named_keywords
 def arithmetic(ins: str | Instruction, target: TargetName, *, strict: bool | None = None) -> Arithmetic:
     """Return how a target computes an instruction, `terms` filled in.
 
@@ -101,6 +103,7 @@ def own_arithmetic(ins: Instruction, target: str, given: Any) -> Arithmetic:
     return own(ins, given, target, _row(ins, architecture(target)))
 
 
+@named_keywords
 def fidelity(ins: str | Instruction, target: TargetName) -> Evidence:
     """Return how well the arithmetic of an instruction on a target is known.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from operator import mul
 
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import OperandError
 from fastmma.host.integers import one_of
 from fastmma.isa.instruction import Instruction, Movement
@@ -82,6 +83,7 @@ def _in_tensor_memory(ins: Instruction, name: str, selector: int | None) -> Plac
     return Placement(name, kind, letter, layout, lane_digits(layout), holder="L", register="TMEM column", sigil="+")
 
 
+@named_keywords
 def placement(
     ins: str | Instruction | Movement,
     operand: str,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fastmma.host.calls import named_keywords
 from fastmma.isa.instruction import Instruction
 from fastmma.isa.sparsity import pattern_of
 from fastmma.isa.table import multiply
@@ -76,6 +77,7 @@ def placements(
     return {name: placement(ins, name, **chosen.get(name, {})) for name in operand_names(ins)}
 
 
+@named_keywords
 def trace(
     ins: str | Instruction,
     row: int,

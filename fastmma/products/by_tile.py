@@ -36,11 +36,11 @@ class StreamK(ByTile):
     tile : (int, int, int)
         M, N and K of a tile.
     ctas : int
-        How many CTAs there are. Where the k-tiles do not divide evenly, the first ones have one more.
+        How many CTAs there are. If the k-tiles do not divide evenly, the first CTAs have one more.
     tiles : int, optional
-        How many output tiles, the first ones, are streamed; the others are computed whole. By default all are.
+        How many output tiles are streamed, from the first on; the others are computed whole. By default, all are streamed.
     raster : {"m", "n"}
-        Along which dimension the next output tile lies.
+        The dimension along which the next output tile lies.
 
     Raises
     ------
@@ -119,20 +119,20 @@ class StreamK(ByTile):
 class LastWave(ByTile):
     """Kernels that cut the k of the tiles of their last wave, so that all multiprocessors work; all other tiles have one sum.
 
-    Tiles follow one another along a dimension, in bands of so many side by side; each second band runs back.
+    Tiles follow one another along a dimension, in bands of so many side by side; every second band runs backwards.
 
     Attributes
     ----------
     tile : (int, int)
         Rows and columns of a tile, or of a cluster of tiles.
     wave : int
-        How many are computed at once. What is left over of whole waves is the last one.
+        How many tiles are computed at once. The tiles after the last whole wave are the last wave.
     parts : tuple of (start, stop)
-        In which parts the k of the tiles of the last wave is cut.
+        The parts into which tiles of the last wave cut k.
     raster : {"m", "n"}
-        Along which dimension bands run.
+        The dimension along which bands run.
     width : int
-        How many tiles a band has side by side. Where fewer are left, it is halved, down to 4.
+        How many tiles a band has side by side. If fewer are left, it is halved, down to 4.
 
     Raises
     ------
@@ -179,7 +179,7 @@ class LastWave(ByTile):
         Raises
         ------
         OperandError
-            If the parts are not those of so many k.
+            If the parts do not end at this k.
         """
         if self.parts[-1][1] != depth:
             raise OperandError(f"split_k: the parts end at k = {self.parts[-1][1]}, but K is {depth}")

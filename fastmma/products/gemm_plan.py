@@ -50,10 +50,10 @@ class GemmPlan(LibraryPlan):
     cast : bool
         Whether float16, float32 and float64 multiplicands are rounded to the instruction's formats first, to nearest even.
     join : {"ascending", "pairwise", "pairwise from the end", "workspace", "in-place", "second half"}
-        In which order the parts of k are added; through the workspace and in place it is ascending. ``"second half"`` is for dealt parts.
+        The order in which the parts of k are added. ``"workspace"`` and ``"in-place"`` are ascending; ``"second half"`` is for dealt parts.
     join_dtype : {"", "bf16", "f16"}
         The format to which f32 parts and each of their sums are rounded; the accumulator's if empty. With ``"workspace"`` only the parts
-        are rounded, with ``"in-place"`` only the first and the sums; where it is that of `out`, each part goes through the epilogue, the
+        are rounded, with ``"in-place"`` only the first and the sums. If it is that of `out`, each part goes through the epilogue: the
         first with c or the bias, any other with the result before it as its c, and beta 1.
     epilogue : tuple of str
         What becomes of the sums, as f32 numbers x, step by step: ``"alpha"`` (``x * alpha``), ``"bias"`` (``x + bias``), ``"c"`` (``x +
@@ -64,10 +64,10 @@ class GemmPlan(LibraryPlan):
     out : {"", "f32", "bf16", "f16"}
         The format of the result, where there is an epilogue.
     leaves_out : bool
-        Whether the length of equal parts of k is K // split_k, rounded up to `split_unit`, as kernels of cuBLAS compute it: where so many
-        parts end before K, the k beyond them is in none, and the result is a sum without it. If not, the parts have all k.
+        Whether equal parts of k have the length K // split_k, rounded up to `split_unit`, as in kernels of cuBLAS. If these parts end
+        before K, the last k are in no part, and the result lacks them. If False, the parts have all k.
     dealt : int
-        How many k the tiles have that are dealt to equal parts of k in turn; 0: the k of a part lie side by side.
+        The k of a tile, if tiles are dealt to equal parts of k in turn; 0 if the k of a part lie side by side.
     evidence : OrderEvidence, optional
         How it is known that a library adds so, if these are a preset's choices, unchanged; given by name.
 
@@ -156,7 +156,8 @@ class GemmPlan(LibraryPlan):
     def in_place(self) -> bool:
         """True if the parts of k go through the epilogue one by one, to the result in memory."""
         whole = isinstance(self.split_k, ByTile) or self.split_k == 1
-        return self.join == IN_PLACE and bool(self.epilogue) and not whole and (self.join_dtype or "f32") == self.out
+        sums = "f16" if self.operation.instruction.dtype == "f16" else "f32"
+        return self.join == IN_PLACE and bool(self.epilogue) and not whole and (self.join_dtype or sums) == self.out
 
     @cached_property
     def adds_c(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypedDict
 
+from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
 from fastmma.numerics.arithmetic import Arithmetic
@@ -55,6 +56,7 @@ class Choices(NamedTuple):
 
 
 UNSET = Choices()
+UNKNOWN = ("one", "refuse")
 
 
 def read_choices(given: GemmChoices) -> Choices:
@@ -62,8 +64,8 @@ def read_choices(given: GemmChoices) -> Choices:
 
     Raises
     ------
-    OperandTypeError
-        If something is no format.
+    OperandTypeError, OperandError
+        If something is no format, or `unknown` is neither "one" nor "refuse".
     TypeError
         If there is a keyword of another name.
     """
@@ -76,4 +78,6 @@ def read_choices(given: GemmChoices) -> Choices:
         given["out_dtype"] = named(given["out_dtype"], "out_dtype")
     if "join_dtype" in given:
         given["join_dtype"] = named(given["join_dtype"], "join_dtype") or ""
+    if given.get("unknown", UNKNOWN[0]) not in UNKNOWN:
+        raise OperandError(f"unknown must be one of {', '.join(UNKNOWN)}, not {given['unknown']!r}")
     return Choices(**given)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastmma.host.errors import OperandError
 from fastmma.host.integers import flag, integer
 
-TREES = {"halves": "in halves: each of the first half adds the one half of them further", "ascending": "in ascending order"}
+TREES = {"halves": "in halves: each lane of the first half adds its counterpart in the second half", "ascending": "in ascending order"}
 _WARP, _WARPS, _GROUPS = 32, 4, 8  # how the last kernel of several blocks adds their sums: 128 threads
 
 
@@ -49,7 +49,7 @@ class Lanes:
     >>> Lanes(2, tree="ascending").places(5).tolist()  # of k: by part, lane, chain and step; -1 is none
     [[[[0, 2, 4]], [[1, 3, -1]]]]
     >>> print(Lanes(32))
-    32 lanes of 1 k in 32, added in halves: each of the first half adds the one half of them further
+    32 lanes of 1 k in 32, added in halves: each lane of the first half adds its counterpart in the second half
     """
 
     lanes: int = 1
@@ -71,7 +71,7 @@ class Lanes:
         if self.tree == "halves" and self.lanes & (self.lanes - 1):
             raise OperandError(f"Lanes: {self.lanes} lanes, no power of two, cannot be added in halves")
         if (self.blocks > 1 or self.apart) and (self.parts > 1 or self.chunk or self.shrinks or not self.vector):
-            raise OperandError("Lanes: several blocks, or chains apart, go with vectors of one length in one part, without chunks")
+            raise OperandError("Lanes: several blocks, or separate chains, need vectors of one length and one part, without chunks")
 
     def _vector(self, length: int) -> int:
         """Find how many adjacent k a lane takes of a part."""

@@ -24,8 +24,6 @@ from fastmma.products.library_order import LibraryOrder
 from fastmma.products.order import split
 from fastmma.products.presets import KERNEL_EPILOGUES, GemmPreset, gemm_preset
 
-UNKNOWN = ("one", "refuse")
-
 
 class UnknownOrderError(OperandError):
     """The choice of a product is known, and the order that it means is not, or is none of a tensor core."""
@@ -56,8 +54,6 @@ def library_order(ins: Instruction, target: str, shape: Extents | None, out: str
     preset = gemm_preset(name, ins, target)
     if choices.promote_every is not None and integer(choices.promote_every, "promote_every", 1) != preset.promote_every:
         raise OperandError(f"preset {name!r} sets promote_every to {preset.promote_every}; leave it out")
-    if choices.unknown not in UNKNOWN:
-        raise OperandError(f"unknown must be one of {', '.join(UNKNOWN)}, not {choices.unknown!r}")
     cast, parts = flag(choices.cast, "cast") or preset.cast, choices.split_k
     given = not isinstance(parts, int) or parts != 1
     ends = KERNEL_EPILOGUES[preset.split_ends if given else preset.ends]

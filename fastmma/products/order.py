@@ -21,7 +21,7 @@ JOINS = {
     "pairwise from the end": "added pairwise, neighbours first, from the end",
     "workspace": "rounded, then added in ascending order in f32",
     "in-place": "added in ascending order to the result in memory, each through the epilogue",
-    "second half": "those of the second half added to the first ones in turn, the last to the first, and these in ascending order",
+    "second half": "parts of the second half are added to those of the first in turn, the last to the first, then these in ascending order",
 }
 WORKSPACE, IN_PLACE, SECOND_HALF = "workspace", "in-place", "second half"
 # joins through memory of the result's format
@@ -100,7 +100,7 @@ class Order(NamedTuple):
         Raises
         ------
         OperandError
-            If the cuts are not those of so many k.
+            If the cuts do not end at this k.
         """
         if isinstance(self.parts, ByTile):
             yield from self.parts.blocks(rows, columns, depth)

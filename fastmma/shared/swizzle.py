@@ -55,7 +55,9 @@ class Swizzle:
         for name in ("b", "m", "s"):
             found = whole(getattr(self, name))
             if found is None or (found < 0 and name != "s"):
-                raise OperandError(f"{name} of a swizzle must be an integer{'' if name == 's' else ' of at least 0'}, not {found!r}")
+                raise OperandError(
+                    f"{name} of a swizzle must be an integer{'' if name == 's' else ' of at least 0'}, not {getattr(self, name)!r}"
+                )
             object.__setattr__(self, name, found)
         if abs(self.s) < self.b:
             raise OperandError(f"s of a swizzle must be at least b = {self.b} away from 0, not {self.s}")

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastmma.agreement.same_bits import same_bits
 from fastmma.backends.plan import Plan
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName
 from fastmma.testing.arrays import host_array
@@ -48,6 +49,7 @@ def assert_same_bits(p: Plan, q: Plan, *, assumed: bool = False, **options: Any)
         raise AssertionError(str(verdict))
 
 
+@named_keywords
 def assert_invariant(
     function: Callable[[int], Any], rows: Collection[int] = (1, 2, 8, 64), *, target: TargetName | None = None, assumed: bool = False
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import FastmmaError, OperandError
 from fastmma.isa.gpus import TargetName
 from fastmma.products.gemm import gemm
@@ -110,6 +111,7 @@ def _passes(test: Callable[[Multiply], None], name: str, right: Multiply, target
     return bool(met)
 
 
+@named_keywords
 def assert_sensitive(test: Callable[[Multiply], None], *, target: TargetName = "H100", faults: Collection[str] = tuple(FAULTS)) -> None:
     """Run a numerical test on faulty matrix products, and raise unless it notices each fault.
 

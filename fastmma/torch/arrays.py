@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import OperandTypeError
 from fastmma.products.bound import Strided
 from fastmma.scaling import pack_e2m1, unpack_e2m1
@@ -39,6 +40,7 @@ DTYPES: dict[torch.dtype, np.dtype[Any]] = {
 _TORCH = {dtype: kind for kind, dtype in DTYPES.items()}
 
 
+@named_keywords
 def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
     """View the memory of a CPU tensor as an array of any strides, in NumPy's or ml_dtypes' dtype.
 
@@ -80,6 +82,7 @@ def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
     return np.from_dlpack(plain.view(CODES[dtype.itemsize])).view(found)
 
 
+@named_keywords
 def to_torch(array: NDArray[Any]) -> torch.Tensor:
     """View the memory of an array as a tensor; float4_e2m1fn elements are packed two to a byte along the last dimension.
 

@@ -24,9 +24,9 @@ from fastmma.torch.settings import Modes, Settings
 _UNKNOWN = "float32 without TF32, or by a vector, is multiplied off the tensor cores, in parts of k that cuBLAS chooses"
 # of float32 by vendors whose matrix cores multiply it, where products are not known
 _MATRIX_CORES = {"AMD": "v_mfma_f32_16x16x4_f32"}
-_DOTS = "stacks of single results are dot products, for which the kernel was another one now and then"
+_DOTS = "stacks of single results are dot products, whose kernel was not always the same"
 _TILE = 16  # k that kernels of stacks take at a time, or a part of them
-_GAPS = "matrices with gaps between their rows or columns, of which nobody asked"
+_GAPS = "matrices with gaps between their rows or columns were not recorded"
 
 
 class _Stacks(NamedTuple):

@@ -20,8 +20,8 @@ from fastmma.torch.unfixed import RECURRENT
 
 Lines = Counter[tuple[Line, str]]
 _FUSED = "inductor compiles it to C++, which may skip roundings to 16 bits and lose signs of zeros"
-_NOBODY = "an operator that is not torch's; its kernel is not looked into"
-_HOLDS = "an operator that holds graphs, and that nobody looks into"
+_NOBODY = "an operator that is not torch's; fastmma does not examine its kernel"
+_HOLDS = "an operator with graphs inside, which fastmma does not examine"
 _PLACES = "the order of equal elements, or of several values for one place, is up to the machine"
 # where tensors have one dtype; all views move, too
 _MOVING = neutral.MOVES | neutral.METADATA | {"broadcast_in_dim", "copy", "copy_", "device_put", "iota"}

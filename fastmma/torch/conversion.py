@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.scaling import ScaledArray, to_blocked
 from fastmma.torch.arrays import E2M1_PAIRS, to_torch
@@ -28,6 +29,7 @@ class TorchOperand(NamedTuple):
     swizzles: list[int]
 
 
+@named_keywords
 def to_scaled(elements: Tensor, scales: Tensor | Sequence[Tensor] | None = None, recipe: Any = None, swizzle: Any = None) -> ScaledArray:
     """Convert a tensor's elements and scales to a `fastmma.ScaledArray`, contracted along the last dimension.
 
@@ -79,6 +81,7 @@ def _number(value: Any) -> int:
     return first if isinstance(first, int) else int(first.value)
 
 
+@named_keywords
 def from_scaled(array: ScaledArray) -> TorchOperand:
     """Convert a block-scaled array (outer, K) for `torch.nn.functional.scaled_mm`, with elements transposed for the second operand.
 

@@ -18,7 +18,7 @@ FORWARD = torch.ops.aten._scaled_dot_product_cudnn_attention.default
 BACKWARD = torch.ops.aten._scaled_dot_product_cudnn_attention_backward.default
 
 _ALIGNED = 16  # bytes that cuDNN's kernels load at once
-_UNALIGNED = "cuDNN reads from multiples of 16 bytes alone, so that a GPU takes other numbers of such tensors, or stops"
+_UNALIGNED = "cuDNN reads from multiples of 16 bytes only; from such tensors a GPU reads other numbers, or stops"
 _MASKED = "which numbers cuDNN gives to queries that see no key is not known"
 
 

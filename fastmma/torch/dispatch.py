@@ -11,12 +11,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils._pytree import tree_leaves, tree_map
 
+from fastmma.functions import autocast
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import in_default_mode
-from fastmma.torch import autocast, composites, conditions, frames, functions, fused, neutral
+from fastmma.torch import composites, conditions, frames, functions, fused, neutral
 from fastmma.torch.attention import FUSED as FUSED_ATTENTION
 from fastmma.torch.attention import answered
-from fastmma.torch.emulation import Emulation, tensors_text
+from fastmma.torch.emulation import Computation, Emulation, tensors_text
+from fastmma.torch.kept_calls import kept_function, kept_product, key_of
+from fastmma.torch.kept_products import kept_by
 from fastmma.torch.kinds import (
     BODY,
     COMPOSITE,
@@ -56,6 +59,10 @@ class DispatchMode(TorchDispatchMode):
         How many calls were not neutral.
     passes : bool
         torch computes everything, and nothing is told.
+    calls : dict
+        What computes calls at once, by their keys.
+    modes : callable
+        torch's settings for products of a dtype.
     """
 
     supports_higher_order_operators = True
@@ -66,6 +73,7 @@ class DispatchMode(TorchDispatchMode):
         self.tally = run.report.tally()
         self.told = 0
         self.passes = False
+        self.calls, self.modes = kept_by(run.settings).calls, run.settings.modes
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -85,10 +93,17 @@ class DispatchMode(TorchDispatchMode):
             return func(*args, **kwargs)
         kind = KINDS.get(id(func)) or kind_of(func)
         answer = kind.answer
-        if answer is FREE or (answer is FIXED and kind.unless(args, kwargs) is None):
+        if answer is FREE or ((answer is FIXED or kind.other is FIXED) and kind.unless(args, kwargs) is None):
             result = func(*args, **kwargs)
             self.tally[kind] = self.tally.get(kind, 0) + 1
             return result
+        if answer is PRODUCT or answer is FUNCTION:
+            key = key_of(kind, args, kwargs, self.modes if answer is PRODUCT else None)
+            kept = None if key is None else self.calls.get(key)
+            found = None if kept is None else kept(self.run, args)
+            if found is not None:
+                self.told += 1
+                return found
         if answer in _APART or not autocast.is_on():
             return _ANSWERS[answer](self, kind, func, args, kwargs)
         with autocast.paused():
@@ -166,15 +181,31 @@ def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], 
     if result is None:
         return _ANSWERS[kind.other](mode, kind, func, args, kwargs)
     mode.told += 1
-    mode.run.computed(kind.line.operator, args)
+    line = mode.run.computed(kind.line.operator, args)
+    key = None if mode.run.guess else key_of(kind, args, kwargs)
+    if key is not None and key not in mode.calls:
+        placed = in_default_mode(functions.place, func, args, kwargs)
+        mode.calls.keep(key, placed and kept_function(placed, line))
     return None if result is functions.DONE else result
 
 
 def _product(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Compute a product; keep what computes calls like it at once."""
     if _holds_nothing(args):
         return func(*args, **kwargs)
     mode.told += 1
-    return answered(mode.run, func, args, kwargs)
+    key = key_of(kind, args, kwargs, mode.modes)
+    if key is None or key in mode.calls:
+        return answered(mode.run, func, args, kwargs)
+    kept = None
+
+    def hear(computation: Computation, operands: tuple[torch.Tensor | None, ...], result: torch.Tensor) -> None:
+        nonlocal kept
+        kept = result, kept_product(computation, operands, args)
+
+    found = answered(mode.run.heard_by(hear), func, args, kwargs)
+    mode.calls.keep(key, kept[1] if kept is not None and kept[0] is found else None)
+    return found
 
 
 def _whole(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

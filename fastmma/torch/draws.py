@@ -73,7 +73,7 @@ def _bernoulli(out: Tensor, probability: float, state: Generator) -> Tensor:
 
 def _bernoulli_each(out: Tensor, probabilities: Tensor, state: Generator) -> Tensor:
     if not out.is_contiguous():
-        raise NotEmulatedError("where truth values go is known of contiguous tensors")
+        raise NotEmulatedError("the places of truth values are known for contiguous tensors only")
     wide = probabilities.to(torch.float64 if out.dtype is torch.float64 else torch.float32).expand(out.shape).contiguous()
     return out.copy_(to_torch(distributions.draw_bernoulli_each(state, to_numpy(wide))))
 

@@ -23,7 +23,7 @@ from fastmma.products.prepared import Prepared, prepare
 from fastmma.torch import on_gpu
 from fastmma.torch.arrays import as_numpy, strided, to_numpy
 from fastmma.torch.chains import chained, fills_k, multiply_by_lanes
-from fastmma.torch.kept_products import kept_products
+from fastmma.torch.kept_products import kept_by
 from fastmma.torch.places import LIBRARIES, where
 from fastmma.torch.plans import ALIGNED, FORMATS, Epilogue, InvalidError, Planned, UnknownError, planned
 from fastmma.torch.report import ASSUMED, EMULATED, PASSED, Line, Report
@@ -37,7 +37,7 @@ class AssumedWarning(UserWarning):
     """A product's order of k, or its epilogue, is not known to be the library's."""
 
 
-class _Computation(NamedTuple):
+class Computation(NamedTuple):
     """A kind of call: what computes arrays, its line in the report, results' dtype and shape, and what computes small products at once.
 
     `filled` tells whether the GPU's kernel fills k up with zeros, which are added to each sum: a negative zero is positive then.
@@ -69,14 +69,17 @@ class Emulation:
         torch's own kernels, by operator, where others have taken their places.
     guess : str
         Why products are only assumed at present; empty where they are not.
+    heard : callable, optional
+        Is told of each product how it was computed, its operands with the addend, and the result.
     """
 
     guess = ""
+    heard: Callable[[Computation, tuple[torch.Tensor | None, ...], torch.Tensor], None] | None = None
 
     def __init__(self, settings: Settings, report: Report | None = None) -> None:
         self.settings = settings
         self.report = Report(settings.architecture) if report is None else report
-        self._plans: Bounded[tuple[Any, ...], _Computation | str] = Bounded()  # or why there is none
+        self._plans: Bounded[tuple[Any, ...], Computation | str] = Bounded()  # or why there is none
         self._lines: Bounded[tuple[Any, ...], Line] = Bounded()
         self.plain: dict[Any, Callable[..., Any]] = {}
         self._warned: list[bool] = []
@@ -86,6 +89,12 @@ class Emulation:
         """Return this emulation, in which products are only assumed."""
         found = copy.copy(self)
         found.guess, found._before = why, self
+        return found
+
+    def heard_by(self, heard: Callable[..., None]) -> Emulation:
+        """Return this emulation, which tells a function of its products."""
+        found = copy.copy(self)
+        found.heard = heard
         return found
 
     def known(self) -> Emulation:
@@ -122,7 +131,7 @@ class Emulation:
         key = operator, _lying(a), _lying(b), added, bias is None, alpha, beta, out_dtype, modes, grouped, activation
         found = self._plans.get(key)
         if found is None:
-            kept = kept_products(self.settings)
+            kept = kept_by(self.settings).products
             found = kept.get(key)
             if found is None:
                 row = c is not None and c.dim() == a.dim() == len("mk") and c.shape[0] == 1 and c.is_contiguous()
@@ -146,11 +155,13 @@ class Emulation:
                 given |= {"beta": beta, "c": _addend(c, found.shape)}
             as_numpy(result)[...] = found.product(as_numpy(_lines(a)), as_numpy(_lines(b)), **given)
         self.done(found.line)
+        if self.heard is not None:
+            self.heard(found, (a, b, addend), result)
         return result.add_(0.0) if found.filled else result
 
     def _prepared_or_unknown(
         self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, epilogue: Epilogue, modes: Modes
-    ) -> _Computation | str:
+    ) -> Computation | str:
         """The product of such tensors, or the reason why its bits are not known."""
         try:
             return self._prepared(operator, a, b, addend, epilogue, modes)
@@ -159,7 +170,7 @@ class Emulation:
 
     def _prepared(
         self, operator: str, a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None, epilogue: Epilogue, modes: Modes
-    ) -> _Computation:
+    ) -> Computation:
         """The product of such tensors, chosen and checked."""
         dtype = a.dtype
         if self.settings.check == "cuda" and dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
@@ -181,12 +192,12 @@ class Emulation:
             if a.is_cuda:
                 raise UnknownError("products whose k are shared by lanes are computed on CPUs alone")
             lanes = partial(multiply_by_lanes, plan=how.plan, threads=self.settings.threads)
-            return _Computation(lanes, line_of(operator, how, x, y), out, shape, filled=off_tensor_cores and fills_k(self.settings, x))
+            return Computation(lanes, line_of(operator, how, x, y), out, shape, filled=off_tensor_cores and fills_k(self.settings, x))
         if a.is_cuda:
-            return _Computation(partial(on_gpu.multiplied, how.plan), line_of(operator, how, x, y), out, shape)
+            return Computation(partial(on_gpu.multiplied, how.plan), line_of(operator, how, x, y), out, shape)
         product = prepare(plan=how.plan, threads=self.settings.threads)
         filled = off_tensor_cores and fills_k(self.settings, x)
-        return _Computation(product, line_of(operator, how, x, y), out, shape, _fixed(product, a, b, addend, epilogue), filled)
+        return Computation(product, line_of(operator, how, x, y), out, shape, _fixed(product, a, b, addend, epilogue), filled)
 
     def done(self, line: Line) -> None:
         """Count a call that was computed."""
@@ -198,19 +209,20 @@ class Emulation:
             text = f"{line.operator} of {line.operands} is computed, but not known to have the library's bits: {line.how}"
             _warn(f"{text}; the report lists all such products")
 
-    def tell(self, operator: str, status: str, why: str, args: tuple[Any, ...]) -> None:
-        """Count a call that torch has computed, or is to compute."""
+    def tell(self, operator: str, status: str, why: str, args: tuple[Any, ...]) -> Line:
+        """Count a call that torch has computed, or is to compute, and return its line."""
         key = (operator, status, why, *[(each.dtype, _shape(each)) for each in args if isinstance(each, torch.Tensor)])
         line = self._lines.get(key)
         if line is None:
             line = Line(operator, status, tensors_text(args), why)
             self._lines.keep(key, line)
         self.report.count(line, where())
+        return line
 
-    def computed(self, operator: str, args: tuple[Any, ...], what: str = "") -> None:
-        """Count a call that was computed as a kernel of the recorded version of torch does."""
+    def computed(self, operator: str, args: tuple[Any, ...], what: str = "") -> Line:
+        """Count a call that was computed as a kernel of the recorded version of torch does, and return its line."""
         status, how = self.settings.status_of(operator)
-        self.tell(operator, ASSUMED if self.guess else status, self.guess or f"{what}{how}", args)
+        return self.tell(operator, ASSUMED if self.guess else status, self.guess or f"{what}{how}", args)
 
     def passed(self, operator: str, why: str, operands: str = "", status: str = PASSED) -> None:
         """Count a call that torch is to compute, if it may.

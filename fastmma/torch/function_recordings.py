@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 import fastmma
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName
 from fastmma.torch.function_calls import CALLS, Call, compute
@@ -32,6 +33,7 @@ def _digests(tensors: list[torch.Tensor]) -> list[str]:
     return [f"{each.dtype} {tuple(each.shape)} {keep_of('', each, 1).digest}" for each in tensors]
 
 
+@named_keywords
 def record_functions(path: str | Path) -> dict[str, Any]:
     """Record what the functions of this version of torch compute on this GPU.
 
@@ -93,8 +95,9 @@ def _read(path: str | Path) -> dict[str, Any]:
     return found
 
 
+@named_keywords
 def compare_functions(path: str | Path, *, target: TargetName | None = None) -> FunctionAgreement:
-    """Compare a recording of another version of torch with the recorded version, whose functions are computed on this CPU.
+    """Compare a recording of another version of torch with the version that fastmma knows, whose functions this CPU computes.
 
     Parameters
     ----------
@@ -106,7 +109,7 @@ def compare_functions(path: str | Path, *, target: TargetName | None = None) -> 
     Returns
     -------
     FunctionAgreement
-        Which operators have the same bits. As ``emulate(functions=...)`` it says so in the report: the others are assumed.
+        Which operators have the same bits. Given to ``emulate(functions=...)``, it makes the report call the others assumed.
 
     Raises
     ------

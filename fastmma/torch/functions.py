@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,13 +16,19 @@ from fastmma.functions import libdevice
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.threads import with_threads
 from fastmma.torch import draws, formulas, lists, loss_formulas, quotients, reductions
-from fastmma.torch.arrays import as_numpy, to_numpy
+from fastmma.torch.arrays import DTYPES, as_numpy, to_numpy
 from fastmma.torch.formulas import BITS, Formula
 from fastmma.torch.operators import IN_PLACE, NEW, OUT, form_of
+
+if TYPE_CHECKING:
+    from fastmma.kernels.functions.apply import Applied
 
 FLOATS = tuple(BITS)
 _EXTRA = {"log_sigmoid_forward": lambda result: (result, result.new_empty(0))}  # which return what a GPU leaves empty
 ROWS = formulas.ROWS | quotients.ROWS | loss_formulas.ROWS
+# names of functions that are a formula of their arguments, and nothing else; and of formulas that some numbers have, and others have not
+_PLACED = (frozenset(formulas.ROWS) | frozenset(quotients.ROWS)) - frozenset(loss_formulas.ROWS) - frozenset(_EXTRA)
+_BY_NUMBERS = frozenset({"floor_divide"})
 DONE = object()  # the result of what only changes its arguments
 
 
@@ -109,18 +116,82 @@ def _order(operands: tuple[Tensor, ...], shape: tuple[int, ...]) -> list[int] | 
     return sorted(range(len(shape)), key=lambda dim: (-strides[dim], dim))
 
 
-def _computed(formula: Formula, dtype: torch.dtype, threads: int | None) -> Tensor:
-    """Compute a formula."""
-    operands = formula.operands
+def _laid_out(operands: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[tuple[Tensor, ...], Tensor, list[int] | None]:
+    """Return operands and a result of contiguous memory for them, and the order of its dimensions in torch's, if they are turned."""
     shapes = {each.shape for each in operands}
     shape = operands[0].shape if len(shapes) == 1 else np.broadcast_shapes(*shapes)  # torch's own takes as long as a small function
     order = _order(operands, shape)
     if order is not None:
         operands = tuple(each.expand(shape).permute(order) if each.dim() else each for each in operands)
     result = torch.empty(shape if order is None else [shape[dim] for dim in order], dtype=dtype)
+    return operands, result, None if order is None else [order.index(dim) for dim in range(len(shape))]
+
+
+def _computed(formula: Formula, dtype: torch.dtype, threads: int | None) -> Tensor:
+    """Compute a formula."""
+    operands, result, turned = _laid_out(formula.operands, dtype)
     arrays = [to_numpy(each) for each in operands]
     kernels.functions.apply.apply(formula.name, *arrays, parameters=formula.parameters, out=as_numpy(result), threads=threads)
-    return result if order is None else result.permute([order.index(dim) for dim in range(len(shape))])
+    return result if turned is None else result.permute(turned)
+
+
+class Placed(NamedTuple):
+    """A formula whose operands are arguments of a call, or tensors that hold one of its numbers.
+
+    Attributes
+    ----------
+    applied : Applied
+    operands : tuple of int or Tensor
+        Places among arguments.
+    shape, stride : tuple of int
+        Of the result.
+    dtype : torch.dtype
+    in_place : bool
+        Whether the result goes into the first argument.
+    """
+
+    applied: Applied
+    operands: tuple[int | Tensor, ...]
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    in_place: bool
+
+    def compute(self, args: tuple[Any, ...], threads: int | None) -> Tensor:
+        """Compute a call."""
+        result = torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
+        addresses = [(args[each] if isinstance(each, int) else each).data_ptr() for each in self.operands]
+        self.applied.run(addresses, result.data_ptr(), threads)
+        return args[0].copy_(result) if self.in_place else result
+
+
+def places_of(args: tuple[Any, ...]) -> dict[int, int]:
+    """Return the places of tensors among arguments, by their identities; none if one is there again, and another one between."""
+    tensors = [(id(each), number) for number, each in enumerate(args) if isinstance(each, Tensor)]
+    found = dict(tensors)
+    return found if len(list(itertools.groupby(each for each, _ in tensors))) == len(found) else {}
+
+
+def place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Placed | None:
+    """Find what computes calls like one that `compute` computed; None where operands are copied, or numbers in them decide the formula."""
+    overload = _overload(func)
+    given, tensors = _arguments(overload, args, kwargs), [each for each in args if isinstance(each, Tensor)]
+    name, in_place = overload.name, overload.form == IN_PLACE
+    if name not in _PLACED or overload.draws or overload.form == OUT or not all(each.dim() and each.numel() for each in tensors):
+        return None
+    formula = ROWS[name](given)
+    assert formula is not None
+    numbers = places_of(args)
+    operands = tuple(numbers.get(id(each), each) for each in formula.operands)
+    dtype = _result_dtype(formula, tensors)
+    laid_out, result, turned = _laid_out(formula.operands, dtype)
+    derived = any(isinstance(each, Tensor) and each.dim() for each in operands)
+    if formula.name in _BY_NUMBERS or derived or not all(each.is_contiguous() for each in laid_out):
+        return None
+    kinds = tuple((DTYPES[each.dtype], tuple(each.shape)) for each in laid_out)
+    found = kernels.functions.apply.applied(formula.name, formula.parameters, kinds, DTYPES[dtype])
+    result = result if turned is None else result.permute(turned)
+    return None if found.rows.repeated else Placed(found, operands, tuple(result.shape), result.stride(), dtype, in_place)
 
 
 def _reduced(name: str, given: dict[str, Any], tensors: list[Tensor], threads: int | None) -> Any:

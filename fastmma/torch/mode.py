@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from functools import wraps
 from typing import Any
 
+from fastmma.functions.autocast import casting
 from fastmma.functions.pretended import pretended
 from fastmma.isa.gpus import TargetName
 from fastmma.torch import generators
-from fastmma.torch.autocast import casting
 from fastmma.torch.composites import recognised
 from fastmma.torch.dispatch import DispatchMode, emulates, recognise
 from fastmma.torch.emulation import Emulation
@@ -99,7 +99,7 @@ class emulate:  # noqa: N801 - a context manager, named as one
                 settings = self._run.settings
                 stack.enter_context(pretended(settings.architecture, generators if settings.computes_functions else None))
             stack.enter_context(recognised(recognise, emulates))
-            stack.enter_context(casting())
+            stack.enter_context(casting(emulates=True))
             mode = DispatchMode(self._run)
             stack.callback(self._run.report.settle, mode.tally)
             stack.enter_context(mode)

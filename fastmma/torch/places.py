@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from fastmma.host.caller import find_caller, folders_of
+from fastmma.host.caller import Libraries, find_frame, folders_of
 
 _GENERATED = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or os.path.join(tempfile.gettempdir(), "torchinductor_")
-LIBRARIES = (*folders_of("torch"), "<eval_with_key>", _GENERATED)  # whose lines are no caller's
+LIBRARIES = Libraries((*folders_of("torch"), "<eval_with_key>", _GENERATED))
 _told: ContextVar[str] = ContextVar("told", default="")
 
 
@@ -24,7 +24,9 @@ def where() -> str:
     ...     print(where())
     model.py:12
     """
-    return _told.get() or str(find_caller(LIBRARIES) or "")
+    told = _told.get()
+    found = None if told else find_frame(LIBRARIES)
+    return f"{found[0].f_code.co_filename}:{found[0].f_lineno}" if found else told
 
 
 @contextmanager

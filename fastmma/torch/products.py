@@ -50,10 +50,10 @@ def addmm_activation(
     """``relu(c + alpha * a @ b)``: of the result, which is rounded and has its bias. The GELU is that of cuBLASLt's epilogue."""
     if use_gelu:
         if c.dim() != 1 or c.shape[0] != b.shape[1] or beta != 1 or alpha != 1 or a.is_cuda:
-            raise UnknownError("the GELU of cuBLASLt's epilogue is known of a bias, as it is, and computed on CPUs")
+            raise UnknownError("the GELU of cuBLASLt's epilogue is known only for a bias that is not scaled, and computed on CPUs only")
         return run.product(name, a, b, bias=c, activation="gelu")
     with_relu = c.dim() == len("mn") and beta == 1 and not vectors.are_thin(run, a, b)
-    summed = run.guessing("of a matrix that torch gives to cuBLASLt, with relu, it is not recorded how it is added") if with_relu else run
+    summed = run.guessing("how cuBLASLt adds a matrix before relu was not recorded") if with_relu else run
     return torch.relu(addmm(summed, name, c, a, b, beta=beta, alpha=alpha))
 
 

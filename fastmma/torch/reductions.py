@@ -171,6 +171,8 @@ def _safe_softmax(given: Arguments) -> Tensor:
         raise NotEmulatedError("a softmax in another format is not known")
     array = as_gpu_array(x)
     found = softmax.softmax(array, given["dim"])
+    if not np.isnan(found.take(0, given["dim"]) if x.dim() else found).any():  # the softmax of such a row is NaN
+        return as_tensor(found)
     empty = np.isneginf(array.astype(np.float32)).all(given["dim"], keepdims=True)
     return as_tensor(np.where(empty, np.zeros((), found.dtype), found))
 

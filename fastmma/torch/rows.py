@@ -14,6 +14,7 @@ from fastmma.agreement.invariance import Invariance
 from fastmma.agreement.invariance import invariance as of_layer
 from fastmma.agreement.layer import LEAST_RATE
 from fastmma.agreement.ranks import RING
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.gpus import TargetName
 from fastmma.torch.attention_rows import AttentionInvariance, attention_invariance, same_attention
@@ -106,6 +107,7 @@ def _named(names: tuple[str, ...]) -> str:
     return f"{', '.join(name or 'the model' for name in names[:_SHOWN])}{more}"
 
 
+@named_keywords
 def invariance(
     model: torch.nn.Module,
     inputs: Any,
@@ -186,6 +188,7 @@ def _badness(layer: tuple[tuple[str, ...], Invariance]) -> tuple[int, int]:
     return -len(found.groups), -sum(len(each) for each in found.unknown)
 
 
+@named_keywords
 def compare_models(first: ModelInvariance, second: ModelInvariance) -> ModelAgreement:
     """Compare two models, product by product, at each number of rows: training against rollout, or two GPUs or numbers of ranks.
 
@@ -215,7 +218,9 @@ def compare_models(first: ModelInvariance, second: ModelInvariance) -> ModelAgre
     """
     for each in (first, second):
         if not isinstance(each, ModelInvariance):
-            raise OperandTypeError(f"compare_models: takes what fastmma.torch.invariance returns, not {type(each).__name__}")
+            raise OperandTypeError(
+                f"compare_models: first and second must be what fastmma.torch.invariance returns, not {type(each).__name__}"
+            )
     sides = [{name: found for names, found in each.layers for name in names} for each in (first, second)]
     pairs: dict[tuple[int, int], list[str]] = {}
     for name in sides[0]:

@@ -106,7 +106,7 @@ def scaled_mm(
     if kinds[1] in (ROW, L128, B128):
         second = scale_b.t()
     if any(kind == B128 and not _in_fours(scales) for kind, scales in zip(kinds, (first, second), strict=True)):
-        raise UnknownError("a GPU reads scales of 128 x 128 so that those of the next columns begin at whole fours of k, and these do not")
+        raise UnknownError("a GPU expects the 128 x 128 scales of each column to begin at a multiple of four k, and these do not")
     x = operand(a, [first], kinds[0], blocked)
     y = operand(b.t(), [second], kinds[1], blocked)
     return product(run, name, x, y, bias, out_dtype or a.dtype, use_fast_accum, kinds)

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from fastmma.functions import autocast
 from fastmma.functions.attention import cudnn_adds_in_order
-from fastmma.torch import autocast, composites, cudnn_operators, efficient_operators, flash_operators, generators
+from fastmma.torch import composites, cudnn_operators, efficient_operators, flash_operators, generators
 from fastmma.torch.attention import taken_apart
 from fastmma.torch.attention_choice import CUDNN, EFFICIENT, FLASH, MATH, Call, choose
 from fastmma.torch.emulation import Emulation

@@ -44,10 +44,12 @@ class Modes(NamedTuple):
 
 
 _RECORDED = ("H100", "H200")  # of 132 multiprocessors, which decide how sums are shared
-_USUAL = Modes()
+USUAL = Modes()
+_OF_FLOAT32 = (USUAL, Modes(tf32=True))
 # what torch gives cuBLAS and cuBLASLt on Hopper, in KiB, unless the environment says another size
 _CONFIG, _LT_SIZE, _WORKSPACE, _LT_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", 32 << 10, "1024"
 # whether parts of k may be joined in 16 bits, and whether there may be any: what torch.backends.cuda.matmul reads, at a tenth of its cost
+_PRECISION = torch._C._get_fp32_precision_getter  # of a backend and an operator: what their `fp32_precision` reads
 _REDUCTIONS = {
     torch.bfloat16: torch._C._get_cublas_allow_bf16_reduced_precision_reduction,
     torch.float16: torch._C._get_cublas_allow_fp16_reduced_precision_reduction,
@@ -135,22 +137,23 @@ class Settings:
     def modes(self, dtype: torch.dtype) -> Modes:
         """Read torch's settings for products of a dtype."""
         if dtype is torch.float32:
-            return Modes(tf32=self.takes_tf32())
+            return _OF_FLOAT32[self.takes_tf32()]
         reductions = _REDUCTIONS.get(dtype)
         if reductions is None:
-            return _USUAL
+            return USUAL
         narrow, split = reductions()
         half_sums = dtype is torch.float16 and torch.backends.cuda.matmul.allow_fp16_accumulation
-        return _USUAL if narrow and split and not half_sums else Modes(False, half_sums, narrow, split)
+        return USUAL if narrow and split and not half_sums else Modes(False, half_sums, narrow, split)
 
     def takes_tf32(self) -> bool:
         """Tell whether products of float32 are in TF32: what the caller said, or else torch's own settings, the most special first."""
         if self.fp32 is not None:
             return self.fp32 == "tf32"
-        for said in (torch.backends.cuda.matmul.fp32_precision, torch.backends.fp32_precision):
+        for place in (("cuda", "matmul"), ("generic", "all")):
+            said = _PRECISION(*place)
             if said != "none":
                 return bool(said == "tf32")
-        return bool(torch.get_float32_matmul_precision() != "highest")
+        return bool(torch._C._get_float32_matmul_precision() != "highest")
 
 
 def _check_functions(functions: Any, target: TargetName) -> None:
@@ -181,5 +184,8 @@ def settings_of(target: Any, options: dict[str, Any]) -> Settings:
     known = {name for name, each in Settings.__dataclass_fields__.items() if each.init} - {"target"}
     wrong = sorted(set(options) - known)
     if wrong:
-        raise OperandError(f"there is no option {wrong[0]!r}; there are {', '.join(sorted(known))}")
+        from difflib import get_close_matches
+
+        nearest = "".join(f"; the nearest is {each!r}" for each in get_close_matches(wrong[0], known, 1))
+        raise OperandError(f"there is no option {wrong[0]!r}{nearest}; there are {', '.join(sorted(known))}")
     return Settings(target, **options)

@@ -29,11 +29,11 @@ def reduce_into_memory(run: Emulation, builder: Any, kind: Any, descriptor: Any,
     Raises
     ------
     NotEmulatedError
-        If nothing here joins so, or floats may not pass.
+        If fastmma does not model it, or floats may not pass.
     """
     name = str(kind).rpartition(".")[2].lower()
     if name not in _JOINS:
-        raise NotEmulatedError(f"descriptor.atomic_{name}: nothing here joins so")
+        raise NotEmulatedError(f"descriptor.atomic_{name}: fastmma does not model it")
     pointers, mask = descriptor.materialize_pointers(indices)
     zeros = TensorHandle(np.zeros(values.data.shape, values.data.dtype), values.dtype.scalar)
     held = builder.create_masked_load(pointers, mask, zeros, cache_policy=None, is_volatile=False)

@@ -10,8 +10,12 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
 from fastmma.functions.pretended import describe
+from fastmma.functions.streams import Event
 from fastmma.isa.targets import target_of
 from fastmma.triton.compilers import gpu_of, number_of
+from fastmma.triton.emulation import Emulation
+
+_MEASURED = "triton.testing.do_bench measures this machine, not the GPU"
 
 
 class Driver(DriverBase):
@@ -19,16 +23,16 @@ class Driver(DriverBase):
 
     Parameters
     ----------
-    target : callable
-        Tells the GPU that is emulated.
+    current : callable
+        Tells which emulation is in effect.
     """
 
-    def __init__(self, target: Callable[[], str]) -> None:
-        self._target = target
+    def __init__(self, current: Callable[[], Emulation]) -> None:
+        self._current = current
         self.utils = SimpleNamespace(get_device_properties=self._properties)
 
     def _properties(self, _device: Any = None) -> dict[str, int]:
-        found = describe(self._target())
+        found = describe(self._current().target)
         return {
             "max_shared_mem": found.shared_memory_per_block_optin,
             "max_num_regs": found.regs_per_multiprocessor,
@@ -40,7 +44,7 @@ class Driver(DriverBase):
         }
 
     def _capability(self) -> int:
-        return number_of(target_of(self._target()))
+        return number_of(target_of(self._current().target))
 
     @classmethod
     def is_active(cls) -> bool:
@@ -62,10 +66,18 @@ class Driver(DriverBase):
         return torch.device("cpu")
 
     def get_device_interface(self) -> Any:
-        """torch's functions of that device."""
+        """torch's functions of that device, whose events take this machine's time."""
         import torch
 
-        return torch.cpu
+        event: Any = torch.cuda.Event
+        return torch.cuda if event is Event else SimpleNamespace(**{**vars(torch.cpu), "Event": Event})
+
+    def get_empty_cache_for_benchmark(self) -> None:
+        """Note that somebody measures; there is no cache."""
+        self._current().report.notes[_MEASURED] += 1
+
+    def clear_cache(self, _cache: None) -> None:
+        """Do nothing."""
 
     def get_benchmarker(self) -> Any:
         """A benchmark that runs nothing: all configurations take the same time, so that the first is taken."""

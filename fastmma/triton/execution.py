@@ -86,7 +86,7 @@ def _run(run: Emulation, grid: Any, given: dict[str, Any], interpret: Callable[[
         machine = found.machine(run.report.target)
         if isinstance(machine, str):
             found.is_taken = False
-            run.report.notes[f"{found.name}: its PTX is not executed, since nothing here does {machine}"] += 1
+            run.report.notes[f"{found.name}: its PTX is not executed, because fastmma does not model {machine}"] += 1
             return interpret()
         found.is_taken = True
         ours = find_our_error(error)

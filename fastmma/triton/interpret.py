@@ -18,6 +18,7 @@ from triton.runtime.jit import JITFunction
 
 from fastmma.functions.pretended import pretended
 from fastmma.host import forks
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import OperandError
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.triton.addresses import of_launch
@@ -83,7 +84,7 @@ def _enter(run: Emulation) -> None:
             put(patch.object(InterpretedFunction, "run", _run))
             put(patch.object(JITFunction, "run", _run))
             put(patch.object(Autotuner, "run", make_run(_current)))
-            put(patch.object(triton.runtime.driver, "_active", Driver(lambda: _current().target)))
+            put(patch.object(triton.runtime.driver, "_active", Driver(_current)))
         _OPEN.append(run)
 
 
@@ -94,6 +95,7 @@ def _leave(run: Emulation) -> None:
             _STACK.close()
 
 
+@named_keywords
 @contextmanager
 def interpret(
     target: TargetName = "sm_90a",

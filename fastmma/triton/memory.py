@@ -132,7 +132,7 @@ def _compare_and_swap(run: Emulation, original: Operation, *operands: Any) -> An
 def _reshape(run: Emulation, original: Operation, value: Any, shape: Any, reorders: bool) -> Any:
     """Reshape, which may leave the order of elements to the compiler."""
     if reorders and tuple(shape) != value.data.shape:
-        run.report.passes("reshape", "can_reorder=True: in which order its elements are depends on the layout of the threads")
+        run.report.passes("reshape", "can_reorder=True: the order of its elements depends on the layout of the threads")
     return original(value, shape, reorders)
 
 

@@ -67,7 +67,7 @@ _ROWS = (
     (_ROUNDED, NEUTRAL, "IEEE 754", True),
     (_CONVERSIONS, NEUTRAL, "IEEE 754", False),
     (_NOTHING, NEUTRAL, "computes nothing", False),
-    (("cat",), PASSED, "can_reorder=True: in which order its elements are depends on the layout of the threads", False),
+    (("cat",), PASSED, "can_reorder=True: the order of its elements depends on the layout of the threads", False),
     (_ORDERED, PASSED, "what it finds in memory changes from run to run of a GPU", False),
     (_OF_THEIR_OWN, UNSEEN, "in no list", False),  # what stands in their place tells more, always
 )

@@ -8,22 +8,9 @@ from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType
 
-from fastmma.host.caller import folders_of
+from fastmma.host.caller import Libraries, folders_of
 
-_FOLDERS = folders_of("triton", "numpy", "ml_dtypes")
-
-
-class _Libraries(dict[str, bool]):
-    """A cache of which files are a library's, by name: no more than so many are kept, since every operation asks."""
-
-    def __missing__(self, name: str) -> bool:
-        if len(self) >= 1 << 12:
-            self.clear()
-        self[name] = found = name.startswith(_FOLDERS)
-        return found
-
-
-_LIBRARIES = _Libraries()
+_LIBRARIES = Libraries(folders_of("triton", "numpy", "ml_dtypes"))
 
 
 def find_running_line() -> FrameType:

@@ -23,26 +23,30 @@ IN_REGISTERS = _IN_REGISTERS[TESTED[-1]]
 _LANES = 32  # of a warp
 
 Fused = tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]  # of values, the factors whose product they are, and which join a sum as such
-Term = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[np.bool_]]  # a value, and its part of these
 
 
-def _in_thread(terms: list[Term], order: str) -> NDArray[Any]:
-    def plus(term: Term, other: Term) -> NDArray[Any]:
-        (value, x, y, joins), (addend, u, v, joined) = term, other
-        total = value + addend
-        if joins.any():
-            total = np.where(joins, fused(x, y, addend), total)
-        return np.where(joined, fused(u, v, value), total) if joined.any() else total
-
-    if order == "ascending" or len(terms) < 2:
-        total = terms[0][0] if len(terms) < 2 else plus(terms[0], terms[1])
-        for term in terms[2:]:
-            total = plus(term, (total, total, total, np.zeros(total.shape, bool)))
+def _join(total: NDArray[Any], factors: Fused | None, which: int | slice, addend: NDArray[Any]) -> NDArray[Any]:
+    """Put sums in the places of others in which products join an addend in one rounding."""
+    if factors is None or not factors[2][which].any():
         return total
-    sums = [plus(first, second) for first, second in zip(terms[::2], terms[1::2], strict=True)]
+    x, y, joins = (array[which] for array in factors)
+    return np.where(joins, fused(x, y, addend), total)
+
+
+def _in_thread(values: NDArray[Any], factors: Fused | None, order: str) -> NDArray[Any]:
+    """Add along the first axis; a product joins the first sum that it enters."""
+    if len(values) < 2:
+        return np.asarray(values[0])
+    if order == "ascending":
+        total = _join(_join(values[0] + values[1], factors, 0, values[1]), factors, 1, values[0])
+        for index in range(2, len(values)):
+            total = _join(values[index] + total, factors, index, total)
+        return total
+    even, odd = slice(None, None, 2), slice(1, None, 2)
+    sums = _join(_join(values[even] + values[odd], factors, even, values[odd]), factors, odd, values[even])
     while len(sums) > 1:
-        sums = [first + second for first, second in zip(sums[::2], sums[1::2], strict=True)]
-    return sums[0]
+        sums = sums[even] + sums[odd]
+    return np.asarray(sums[0])
 
 
 def summed(values: NDArray[Any], axis: int, owners: list[str], factors: Fused | None = None, order: str = "pairs") -> NDArray[Any]:
@@ -53,30 +57,25 @@ def summed(values: NDArray[Any], axis: int, owners: list[str], factors: Fused | 
     with those whose number differs in one bit, the highest first. The CTAs of a cluster exchange theirs before the warps, if one warp has a
     lane for each sum, else after them.
     """
-    bits = range(len(owners))
-    registers, rest = [[bit for bit in bits if (owners[bit] == "register") == wanted] for wanted in (True, False)]
-    lead = values.ndim - 1
-    places = [*range(lead), *(lead + len(bits) - 1 - bit for bit in (*rest[::-1], *registers[::-1]))]
+    exchanged = owners.count("warp") + owners.count("block")
+    others = ("lane", "block", "warp") if 1 << exchanged <= _LANES else ("lane", "warp", "block")
+    size = len(owners)
+    registers, *exchanges = ([bit for bit in reversed(range(size)) if owners[bit] == owner] for owner in ("register", *others))
+    bits = [bit for each in exchanges for bit in each]
+    rest = values.shape[:axis], values.shape[axis + 1 :]
+    order_of_axes = [*(axis + size - 1 - bit for bit in (*registers, *bits)), *range(axis), *range(axis + size, values.ndim + size - 1)]
 
     def by_register(array: NDArray[Any]) -> NDArray[Any]:
-        moved = np.moveaxis(np.broadcast_to(array, values.shape), axis, -1)
-        split = moved.reshape(*moved.shape[:-1], *(2,) * len(bits)).transpose(places)
-        return np.moveaxis(split.reshape(*split.shape[: lead + len(rest)], -1), -1, 0)
+        split = np.broadcast_to(array, values.shape).reshape(*rest[0], *(2,) * size, *rest[1])
+        return split.transpose(order_of_axes).reshape(1 << len(registers), *(2,) * len(bits), *rest[0], *rest[1])
 
-    first, *others = [
-        by_register(array) for array in (values, *((values, values, np.zeros(values.shape, bool)) if factors is None else factors))
-    ]
-    total = _in_thread(list(zip(first, *others, strict=True)), order)
-    products = [array[0] for array in others[:2]] if not registers and others[2].any() else []
-    left = list(rest)
-    exchanged = owners.count("warp") + owners.count("block")
-    for owner in ("lane", "block", "warp") if 1 << exchanged <= _LANES else ("lane", "warp", "block"):
-        for bit in [bit for bit in rest[::-1] if owners[bit] == owner]:
-            where = total.ndim - 1 - left.index(bit)
-            low, high = (np.take(total, index, where) for index in (0, 1))
-            total = low + high if not products else fused(np.take(products[0], 0, where), np.take(products[1], 0, where), high)
-            products = []
-            left.remove(bit)
+    parts = None if factors is None else (by_register(factors[0]), by_register(factors[1]), by_register(factors[2]))
+    total = _in_thread(by_register(values), parts, order)
+    for index in range(len(bits)):
+        if index == 0 and not registers and parts is not None and parts[2].any():
+            total = fused(parts[0][0, 0], parts[1][0, 0], total[1])
+        else:
+            total = total[0] + total[1]
     return total
 
 

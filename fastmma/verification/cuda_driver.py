@@ -28,7 +28,7 @@ def load_driver() -> Any:
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise BackendError("there is no NVIDIA driver on this machine, whose GPU is to be asked")
+    raise BackendError("this machine has no NVIDIA driver, so there is no GPU to ask")
 
 
 class Driver:

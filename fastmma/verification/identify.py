@@ -27,7 +27,7 @@ _KEPT = 32  # plans that go on to the next sample where none has every bit
 
 @dataclass(frozen=True)
 class Match:
-    """A plan, and how many of the bits compared it gives.
+    """A plan, and the share of elements whose bits it gives.
 
     Attributes
     ----------

@@ -92,8 +92,8 @@ def test_equal_by_proof(p: Any, q: Any, given: dict[str, Any]) -> None:
         (WGMMA, AMPERE, {}, "steps of 16 against steps of 8; F = 25 against F = 24"),
         (HOPPER, HOPPER_8, {"k": 16}, "steps of 16 against steps of 8"),
         # steps of zeros take bits where sums have more than alignment leaves
-        (SHORT, SHORT_8, {"k": 8}, "takes k otherwise"),
-        (SHORT, SHORT_8, {}, "takes k otherwise"),
+        (SHORT, SHORT_8, {"k": 8}, "takes k in another order"),
+        (SHORT, SHORT_8, {}, "takes k in another order"),
         # zeros that fill an instruction make -0 a +0
         (F64, replace(F64, first_tile=64), {"k": 66}, "the remainder"),
         (F64, replace(F64, instruction="mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64"), {}, "m16n8k16"),

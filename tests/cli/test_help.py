@@ -50,6 +50,9 @@ agree H100 H10
 invariance 64
 invariance 64 64 --target H10
 study --seed x
+study --preset nowhere
+study nowhere
+study --format e4m3 --input nowhere.npy::x
 verify --folder nowhere
 verify --target H10
 record x --cublas --shapes nowhere
@@ -69,7 +72,7 @@ COMPUTING = {
     "trace mma.m16n8k16.f32.f16 --d 4,5": ("fastmma.products", "zipfile", "numpy.random"),
     "evidence": ("fastmma.products", "zipfile", "numpy.random"),
     "agree H100 H200 --layer 4096x4096 --rows 2-4": ("numba", "numpy.random", "fastmma.study", "fastmma.explanation"),
-    "gemm --random 8x8x8 --threads 1": ("fastmma.study", "fastmma.verification", "fastmma.explanation"),
+    "gemm --random 8x8x8 --threads 1": ("numba", "fastmma.study", "fastmma.verification", "fastmma.explanation"),
     "explain --instruction mma.m8n8k4.f64.f64 --target sm_80 --a 3ff0000000000000,0,0,0 --b 0,0,0,0": (
         *("numba", "zipfile", "numpy.random", "fastmma.study", "fastmma.verification"),
     ),

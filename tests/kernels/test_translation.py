@@ -65,7 +65,8 @@ def loops(out: Any, x: int, y: int) -> None:
     while total > y and total > 9:
         total = total // 2
     out[0], out[1], out[2] = total, seen.low, seen.high
-    out[3] = last
+    few = out[: max(min(x, 3), 1)]
+    out[3] = last + few.size + few[0]
     for place in range(4, 6):
         out[place] = len(out) + out.size
         out[place] -= 2 if place == 4 and x > 0 else 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fastmma.host.caller import find_caller, folders_of
+from fastmma.host.caller import Libraries, find_caller, folders_of
 from fastmma.products.report import ASSUMED, EMULATED, NEUTRAL, PASSED, STATUSES, UNSEEN, ClosedReport, Line, NotAllEmulatedError, Report
 
 
@@ -55,6 +55,6 @@ def test_numbers() -> None:
 
 def test_the_caller_is_who_called_a_library() -> None:
     found = []
-    sorted([1], key=lambda _: found.append(find_caller(folders_of())))
+    sorted([1], key=lambda _: found.append(find_caller(Libraries(folders_of()))))
     assert found[0].file == __file__
     assert str(found[0]).startswith(f"{__file__}:")

@@ -30,6 +30,7 @@ REVIEWED = {
     "explanation/explorer/layouts.py: self.values": "of one page, which is made at once",
     "explanation/explorer/layouts.py: self._numbers": "of one page, which is made at once",
     "explanation/recorder.py: self.steps": "of one element that is explained",
+    "functions/autocast.py: self.casts": "of weights, emptied where a region of autocast ends",
     "host/calls.py: of_call.found": "of one call",
     "host/latches.py: _spare": "as many as there were helpers of calls at the same time",
     "host/forks.py: _locks": "three, of Numba, of LLVM and of the kernels",
@@ -53,6 +54,8 @@ REVIEWED = {
     "kernels/llvm/object_code.py: _linked": "records that code is compiled for",
     "kernels/llvm/translation.py: self._loops": "of one function that is emitted",
     "kernels/llvm/translation.py: self._names": "of one function that is emitted",
+    "kernels/matrices/loans.py: _kept": "64, of at most 2^28 bytes together",
+    "kernels/matrices/loans.py: self._lent": "of one call",
     "kernels/matrices/memory.py: self.addresses": "the parts of one buffer",
     "products/prepared.py: self._kept": "emptied when it holds as many forms as it may",
     "products/prepared.py: self._seen": "emptied when it holds as many forms as it may",
@@ -64,7 +67,6 @@ REVIEWED = {
     "jax/active.py: _undo": "of the innermost emulation",
     "jax/internals.py: self.primitives": "JAX's primitives",
     "jax/report.py: _current": "one report or none",
-    "torch/autocast.py: self.casts": "of weights, emptied where a region of autocast ends",
     "torch/emulation.py: self._warned": "one warning or none",
     "torch/emulation.py: self.plain": "operators that are replaced",
     "torch/generators.py: _made": "generators that are there",
@@ -167,7 +169,7 @@ def test_what_else_is_kept_was_reviewed() -> None:
 
 # locks of which a child of a fork needs no account
 LOCKS = {
-    "functions/pretended.py: Event": "an event of torch.cuda, which holds no lock",
+    "functions/streams.py: Event": "an event of torch.cuda, which holds no lock",
     "host/apart.py: allocate_lock": "of one call",
     "host/forks.py: RLock": "of forks themselves",
     "host/notice.py: Lock": "taken for good by who says it",

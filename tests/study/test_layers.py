@@ -236,7 +236,7 @@ def test_the_command_on_a_folder(model: Path, tmp_path: Path, monkeypatch: pytes
     assert "--no-transposed --output" in report
     assert "lose" in capsys.readouterr().out
     for arguments, message in (
-        (["--activations", "x.npy", *options], "name them with --input"),
+        (["--activations", str(tmp_path / "x.npy"), *options], "name them with --input"),
         ([str(model / "config.json")], "files of tensors end in .npy, .npz, .safetensors"),
     ):
         assert main(["study", *arguments]) == 2

@@ -25,9 +25,9 @@ def list_instructions() -> None:
 @click.argument("opcode")
 @parameters.as_json
 def show() -> None:
-    """Show a whole instruction: types, registers, layouts, targets, and how each computes it.
+    """Show a whole instruction; `layout` shows one operand, `trace` one output.
 
-    `fastmma layout` shows where the elements of one operand lie, `fastmma trace` what feeds one output.
+    Printed are its types, registers and targets, the place of every element as a formula, and how each target computes it.
     """
 
 
@@ -72,9 +72,9 @@ fastmma layout wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 --operand d -
 @click.option("--byte-id", type=int, help="Byte selector, for scales.")
 @click.option("--thread-id", type=int, help="Thread selector, for scales.")
 def layout() -> None:
-    """Show one operand of an instruction: the lane (T), register and bits that hold each element.
+    """Show one operand; `show` shows the whole instruction, `trace` one output.
 
-    `fastmma show` describes the whole instruction, `fastmma trace` what feeds one output.
+    A grid names the lane (T), the register and the bits that hold each element.
     """
 
 
@@ -102,9 +102,9 @@ fastmma trace mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 --d 4,5 --computat
 @click.option("--byte-id-b", type=int, default=0, help="Byte selector of the scales of b.")
 @click.option("--thread-id-b", type=int, default=0, help="Thread selector of the scales of b.")
 def trace() -> None:
-    """Show one output of an instruction: the lanes (T), registers and bits that feed it, and where it lies.
+    """Show one output; `show` shows the whole instruction, `layout` one operand.
 
-    `fastmma show` describes the whole instruction, `fastmma layout` one operand.
+    A table names the lane (T), the register and the bits where it lies, and those of all elements that feed it.
     """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from importlib import import_module
 from typing import Any, Final
@@ -24,4 +25,8 @@ class LateCommand(click.Command):
         if name not in _WITH_BLAS:
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         module, function = _ELSEWHERE.get(name, (name, name))
-        return ctx.invoke(getattr(import_module(f"fastmma.cli.{module}"), function), **ctx.params)
+        call = getattr(import_module(f"fastmma.cli.{module}"), function)
+        if not gc.isenabled():  # as `fastmma.__main__` starts
+            gc.freeze()
+            gc.enable()
+        return ctx.invoke(call, **ctx.params)

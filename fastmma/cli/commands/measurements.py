@@ -15,8 +15,8 @@ _FAMILIES = (
 
 
 @click.command(cls=LateCommand)
-@click.argument("model", required=False)
-@click.option("--preset", help="A study with a name: fp8-accumulators, layers, block-formats, promotion.")
+@click.argument("model", type=parameters.PLACE, required=False)
+@click.option("--preset", type=parameters.PRESET, help=f"A study with a name: {', '.join(parameters.PRESET.names)}.")
 @click.option(
     "--output", type=parameters.PATH, help="A folder for the report, the table and the pictures; an interrupted study continues there."
 )
@@ -35,6 +35,7 @@ _FAMILIES = (
 @click.option(
     "--input",
     "inputs",
+    type=parameters.PLACE,
     multiple=True,
     metavar="PLACE[::NAMES]",
     help="Weights (N, K), then perhaps activations (M, K): .npy, .npz or .safetensors files, or the folder of a model; "
@@ -42,6 +43,7 @@ _FAMILIES = (
 )
 @click.option(
     "--activations",
+    type=parameters.PLACE,
     multiple=True,
     metavar="PLACE[::NAMES]",
     help="One tensor for all layers, or tensors named like the layers; drawn if not given.",

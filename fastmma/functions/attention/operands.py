@@ -53,7 +53,7 @@ def heads_of(where: str, q: Array, k: Array, v: Array, scale: float | None, dtyp
     OperandError, OperandTypeError
     """
     if q.dtype not in dtypes or {k.dtype, v.dtype} != {q.dtype}:
-        raise OperandTypeError(f"{where}: operands are all of {' or '.join(map(str, dtypes))}, not {q.dtype}, {k.dtype} and {v.dtype}")
+        raise OperandTypeError(f"{where}: operands must all be {' or '.join(map(str, dtypes))}, not {q.dtype}, {k.dtype} and {v.dtype}")
     fits = q.ndim == k.ndim == v.ndim == 4 and k.shape[:3] == v.shape[:3] and q.shape[0] == k.shape[0] and q.shape[3] == k.shape[3]
     if not fits or not k.shape[1] or q.shape[1] % k.shape[1]:
         raise OperandError(f"{where}: queries {q.shape}, keys {k.shape} and values {v.shape} do not go together")

@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
+from fastmma.host.calls import named_keywords
 from fastmma.host.errors import InstructionError
 from fastmma.host.integers import flag
 from fastmma.isa.gpus import target_named
@@ -109,6 +110,7 @@ def _vector(kind: str, scale: str | None, block: int | None) -> tuple[str, str]:
     return f"block{length}", stype
 
 
+@named_keywords
 def tcgen05_instruction(
     kind: str,
     d: str,
@@ -185,6 +187,7 @@ def _scalings(kind: Kind) -> list[tuple[str | None, int | None]]:
 _FORMS = ((1, False), (2, False), (1, True))  # CTAs, and whether it is weight stationary
 
 
+@named_keywords
 @lru_cache(64)
 def largest(target: str | None = None, *, every_form: bool = False) -> tuple[Instruction, ...]:
     """List the tcgen05.mma of all kinds and types, dense and sparse, in the largest shape. Given a target, list those legal on it.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ class _Record(NamedTuple):
     """A formula, its parameters, formats and libdevice, for which a loop is compiled."""
 
     name: str
-    parameters: tuple[float, ...]
+    parameters: tuple[str, ...]  # of float.hex, which tells -0 from 0
     form: Form
     libdevice: str  # the digest of the bitcode
 
@@ -42,7 +43,7 @@ _loops: Bounded[_Record, Any] = Bounded()
 def _loop(record: _Record) -> Any:
     found = _loops.get(record)
     if found is None:
-        formula = partial(FORMULAS[record.name], *record.parameters)
+        formula = partial(FORMULAS[record.name], *map(float.fromhex, record.parameters))
         (loop,) = link_text(_FILES, record, lambda: in_default_mode(source, formula, record.form), ("loop",))
         kinds = [ctypes.c_void_p, ctypes.c_int64] * len(record.form.given) + [ctypes.c_void_p] * len(record.form.made)
         found = ctypes.CFUNCTYPE(None, *kinds, *[ctypes.c_int64] * 5)(loop)
@@ -51,32 +52,35 @@ def _loop(record: _Record) -> Any:
 
 
 class _Rows(NamedTuple):
-    """Operands of results that are cut into rows.
+    """Results of a shape, cut into rows.
 
     Attributes
     ----------
+    shape : tuple of int
     number, width : int
         Of rows, and of elements of one.
-    operands : tuple of arrays
     steps : tuple of int
         Elements of an operand from a row to the next.
     along : tuple of bool
-        Whether it has an element for each one of a row.
+        Whether an operand has an element for each one of a row.
+    repeated : bool
+        Whether operands of more than one element are to have the shape of the results.
     """
 
+    shape: tuple[int, ...]
     number: int
     width: int
-    operands: tuple[NDArray[Any], ...]
     steps: tuple[int, ...]
     along: tuple[bool, ...]
+    repeated: bool
 
 
-def _merge(arrays: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> list[tuple[int, tuple[bool, ...]]]:
+def _merge(shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]) -> list[tuple[int, tuple[bool, ...]]]:
     """Merge dimensions that the same operands have: their sizes, and which operands those are."""
     merged: list[tuple[int, tuple[bool, ...]]] = []
     for axis, size in enumerate(shape, -len(shape)):
         if size != 1:
-            have = tuple(array.ndim >= -axis and array.shape[axis] != 1 for array in arrays)
+            have = tuple(len(each) >= -axis and each[axis] != 1 for each in shapes)
             if merged and merged[-1][1] == have:
                 merged[-1] = merged[-1][0] * size, have
             else:
@@ -84,16 +88,78 @@ def _merge(arrays: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> list[tuple
     return merged
 
 
-def _arrange(arrays: Sequence[NDArray[Any]], shape: tuple[int, ...]) -> _Rows:
+def _rows(shapes: Sequence[tuple[int, ...]]) -> _Rows:
     """Cut results into rows, along which an operand is whole or one element; operands are repeated where there are no such rows."""
-    merged = _merge(arrays, shape)
-    if len(merged) > 2 or (len(merged) == 2 and merged[1][0] < _SHORT):
-        arrays = [array if array.size == 1 else np.broadcast_to(array, shape) for array in arrays]
-        merged = _merge(arrays, shape)
-    none = (False,) * len(arrays)
+    shape = np.broadcast_shapes(*shapes)
+    merged = _merge(shapes, shape)
+    repeated = len(merged) > 2 or (len(merged) == 2 and merged[1][0] < _SHORT)
+    if repeated:
+        merged = _merge([each if math.prod(each) == 1 else shape for each in shapes], shape)
+    none = (False,) * len(shapes)
     (count, across), (width, along) = [*[(1, none)] * (2 - len(merged)), *merged]
     steps = tuple((width if each else 1) if other else 0 for other, each in zip(across, along, strict=True))
-    return _Rows(count, width, tuple(map(np.ascontiguousarray, arrays)), steps, along)
+    return _Rows(shape, count, width, steps, along, repeated)
+
+
+class Applied(NamedTuple):
+    """A formula for operands of some shapes and dtypes.
+
+    Attributes
+    ----------
+    rows : _Rows
+        How the results are cut.
+    loop : callable
+        It takes an address and a step for each operand, the address of the results, the width of rows, and what it is to compute: from
+        one row to another, and of them from one element to another.
+    """
+
+    rows: _Rows
+    loop: Callable[..., None]
+
+    def run(self, operands: Sequence[int], out: int, threads: int | None) -> None:
+        """Compute the results at an address from contiguous operands at others."""
+        _, number, width, steps, _, _ = self.rows
+        given: list[int] = []
+        for operand, step in zip(operands, steps, strict=True):
+            given += operand, step
+        loop = self.loop
+        if number * width <= _GRAIN:
+            in_default_mode(loop, *given, out, width, 0, number, 0, width)
+        elif number == 1:
+            parallel_for(lambda start, stop, _: loop(*given, out, width, 0, 1, start, stop), width, thread_count(threads), _GRAIN)
+        else:
+            grain = max(_GRAIN // width, 1)
+            parallel_for(lambda start, stop, _: loop(*given, out, width, start, stop, 0, width), number, thread_count(threads), grain)
+
+
+_applied: Bounded[tuple[Any, ...], Applied] = Bounded()
+
+
+def applied(
+    name: str, parameters: Sequence[float], kinds: tuple[tuple[np.dtype[Any], tuple[int, ...]], ...], dtype: np.dtype[Any]
+) -> Applied:
+    """Return what applies a formula to operands of some dtypes and shapes, as `apply` does.
+
+    Raises
+    ------
+    OperandError, OperandTypeError
+    BackendError
+        If the formula calls a function of libdevice, and it is not on this machine.
+    """
+    digest, numbers = file_digest(), tuple(float(each).hex() for each in parameters)
+    key = name, numbers, kinds, dtype, digest
+    found = _applied.get(key)
+    if found is None:
+        if name not in FORMULAS:
+            raise OperandError(f"apply: there is no formula {name!r}")
+        for each in (*(kind for kind, _ in kinds), dtype):
+            if each not in _FORMATS:
+                raise OperandTypeError(f"apply: operands and results are float32, float16 or bfloat16, not {each}")
+        rows = _rows([shape for _, shape in kinds])
+        form = Form(tuple(_FORMATS[kind] for kind, _ in kinds), (_FORMATS[dtype],), rows.along)
+        found = Applied(rows, _loop(_Record(name, numbers, form, digest)))
+        _applied.keep(key, found)
+    return found
 
 
 def apply(
@@ -131,29 +197,17 @@ def apply(
     >>> apply("reciprocal", np.float32([2, 3]))
     array([0.5       , 0.33333334], dtype=float32)
     """
-    if name not in FORMULAS:
-        raise OperandError(f"apply: there is no formula {name!r}")
     arrays = [np.asarray(operand) for operand in operands]
     dtype = out.dtype if out is not None else np.dtype(arrays[0].dtype if out_dtype is None else out_dtype)
-    for array in (*arrays, np.empty(0, dtype)):
-        if array.dtype not in _FORMATS:
-            raise OperandTypeError(f"apply: operands and results are float32, float16 or bfloat16, not {array.dtype}")
-    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    found = applied(name, parameters, tuple((array.dtype, array.shape) for array in arrays), dtype)
+    shape = found.rows.shape
     result = np.empty(shape, dtype) if out is None else out
     if result.shape != shape or not result.flags.c_contiguous:
         raise OperandError(f"apply: out must be contiguous, and of the shape {shape}, not {result.shape}")
-    rows = _arrange(arrays, shape)
-    form = Form(tuple(_FORMATS[array.dtype] for array in arrays), (_FORMATS[dtype],), rows.along)
-    loop = _loop(_Record(name, tuple(map(float, parameters)), form, file_digest()))
-    given: list[int] = []
-    for array, step in zip(rows.operands, rows.steps, strict=True):
-        given += [array.ctypes.data, step]
-    given += [result.ctypes.data, rows.width]
-    if rows.number == 1:
-        parallel_for(lambda start, stop, _: loop(*given, 0, 1, start, stop), rows.width, thread_count(threads), _GRAIN)
-    else:
-        grain = max(_GRAIN // rows.width, 1)
-        parallel_for(lambda start, stop, _: loop(*given, start, stop, 0, rows.width), rows.number, thread_count(threads), grain)
+    if found.rows.repeated:
+        arrays = [array if array.size == 1 else np.broadcast_to(array, shape) for array in arrays]
+    arrays = list(map(np.ascontiguousarray, arrays))
+    found.run([array.ctypes.data for array in arrays], result.ctypes.data, threads)
     return result
 
 

@@ -6,23 +6,28 @@ Both operands are packed as in `fastmma.kernels.fused.packed`, and multiplied by
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastmma.kernels.fused.lanes import PanelConfig
-from fastmma.kernels.fused.macro_tile import Extent, Limits, WorkerMemory
+from fastmma.kernels.fused.lanes import PanelConfig, PanelShape
+from fastmma.kernels.fused.macro_tile import Extent, Limits, WorkerMemory, run_macro_tile
 from fastmma.kernels.fused.magnitudes import spread_of_matrix
 from fastmma.kernels.fused.micro_kernel import SLAB
-from fastmma.kernels.fused.packed import PACK_ROWS, config_of, limits_of, packer, runner, slab_depth_of, spec_of
-from fastmma.kernels.fused.panels import VECTOR_BYTES, PanelElementSpec, Panels
-from fastmma.kernels.fused.reach import ExponentBytes, exponent_bytes
+from fastmma.kernels.fused.packed import PACK_ROWS, config_of, limits_of, slab_depth_of, spec_of
+from fastmma.kernels.fused.panels import VECTOR_BYTES, PanelElementSpec, Panels, pack_rows
+from fastmma.kernels.fused.reach import Spread, exponent_bytes
 from fastmma.kernels.fused.worker_memory import ahead, sizes_of_worker
+from fastmma.kernels.llvm import kinds
+from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.direct import emitted
+from fastmma.kernels.llvm.simd import store
 from fastmma.kernels.matrices.addresses import NOWHERE, Matrix, address_of
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
-from fastmma.kernels.params import Fused
+from fastmma.kernels.params import Element, Fused
 from fastmma.kernels.sums.epilogue import EpilogueForm
 from fastmma.kernels.sums.finish import Finish
 from fastmma.kernels.tiles import FUSED, FusedTile, tile_of_cpu
@@ -43,7 +48,8 @@ class PanelForm(NamedTuple):
 class _Code(NamedTuple):
     """The micro-kernel for operands of some exponents, and what it needs to know of them."""
 
-    config: PanelConfig
+    spreads: tuple[Spread, Spread]
+    shape: PanelShape
     kernel: int
     left: PanelElementSpec
     right: PanelElementSpec
@@ -51,10 +57,70 @@ class _Code(NamedTuple):
 
 
 @lru_cache(1024)
-def _code(p: Fused, bytes_: ExponentBytes, depth: int, tiles: FusedTile) -> _Code:
+def _code(p: Fused, spreads: tuple[Spread, Spread], depth: int, tiles: FusedTile) -> _Code:
+    bytes_ = exponent_bytes(p, *spreads)
     config = config_of(p, tiles, bytes_.added)
     left, right = spec_of(p.a, config, False, depth, bytes_), spec_of(p.b, config, True, depth, bytes_)
-    return _Code(config, SLAB.address(config), left, right, limits_of(p, config, bytes_))
+    return _Code(spreads, config.shape, SLAB.address(config), left, right, limits_of(p, config, bytes_))
+
+
+@compiled
+def multiply_panels(
+    shape: Any,
+    kernel: int,
+    terms: int,
+    size: tuple[int, int, int],
+    packed: Panels,
+    how_a: PanelElementSpec,
+    a: Matrix,
+    how_b: PanelElementSpec,
+    b: Matrix,
+    out: Matrix,
+    limits: Limits,
+    work: WorkerMemory,
+    dtype: Any,
+    arranged: int,
+    extremes: Any,
+    smallest: Any,
+    bad_rows: Any,
+    bad_columns: Any,
+    reached: int,
+) -> None:
+    """Pack A, and multiply it by one panel of B after another; 1 is stored where `reached` lies if every sum is within reach, else 0.
+
+    `size` is M, N and K.
+    """
+    rows, columns, depth = size
+    for first in range(0, packed.rows, PACK_ROWS):
+        last = min(first + PACK_ROWS, packed.rows)
+        pack_rows(how_a, a, first, last, rows, depth, terms, packed, dtype, arranged, extremes, None)
+    bad = 0
+    for row in range(rows):
+        if extremes[row, 1] >= how_a.first_bad:
+            bad = 1
+        smallest[row] = max(extremes[row, 0] >> how_a.element.mantissa_bits, 1)
+    if bad == 0:
+        for column in range(0, columns, shape.panel):
+            extent = Extent(0, packed.rows - shape.rows, column, columns, depth)
+            marks = bad_columns[: min(shape.panel, columns - column)]
+            run_macro_tile(
+                shape, kernel, terms, extent, None, packed, smallest, how_b, b, NOWHERE, out, limits, work, dtype, bad_rows, marks, None
+            )
+            for row in range(rows):
+                bad |= bad_rows[row]
+            for place in range(marks.size):
+                bad |= marks[place]
+    store(np.int64(bad == 0), reached)
+
+
+@lru_cache(1024)
+def _multiplier(shape: PanelShape, dtype: type) -> Callable[..., None]:
+    """`multiply_panels` for such arguments."""
+    how, somewhere = PanelElementSpec(Element(0, 0, 0, 0, 0), 0, 0, 0, 0, 0, 0.0, 0.0), NOWHERE  # these stand for any
+    first = shape, 0, 0, (0, 0, 0), Panels(*[0] * 6), how, somewhere, how, somewhere, somewhere
+    second = Limits(*[0] * 7), WorkerMemory(*[0] * 10), dtype, 0
+    arrays = kinds.Array(kinds.int32, 2), kinds.Array(kinds.int32, 1), *[kinds.Array(kinds.uint8, 1)] * 2
+    return emitted(multiply_panels, *map(kinds.kind_of, (*first, *second)), *arrays, kinds.int64)
 
 
 class _Worker(threading.local):
@@ -76,8 +142,9 @@ class FixedPanels:
     def __init__(self, p: Fused, form: PanelForm, epilogue: EpilogueForm | None) -> None:
         self._p, self._form, self._epilogue, self._tiles = p, form, epilogue, tile_of_cpu(FUSED)
         config = config_of(p, self._tiles)
-        self._dtype: type = np.float32 if config.single else np.float64
-        self._pack, self._run = packer(self._dtype, False), runner(config.shape, self._dtype, False, False)
+        self._terms, self._dtype = config.terms, np.float32 if config.single else np.float64
+        self._run = _multiplier(config.shape, self._dtype)
+        self._code: _Code | None = None  # of the last product
         self._free: list[_Memory] = []
 
     def __call__(self, a: Any, b: Any, out: int, start: Any = None, addend: int = 0) -> bool:
@@ -106,21 +173,15 @@ class FixedPanels:
         p, (rows, columns, depth, a_strides, b_strides) = self._p, self._form
         left, right, out = Matrix(a, *a_strides, p.a.itemsize), Matrix(b, *b_strides, p.b.itemsize), Matrix(sums, 4 * columns, 4, 4)
         spreads = spread_of_matrix(p.a, left, rows, depth, 1), spread_of_matrix(p.b, right, depth, columns, 1)
-        code, dtype = _code(p, exponent_bytes(p, *spreads), depth, self._tiles), self._dtype
-        shape, terms, panels, extremes = code.config.shape, code.config.terms, memory.panels, memory.extremes
-        for row in range(0, panels.rows, PACK_ROWS):
-            last = min(row + PACK_ROWS, panels.rows)
-            self._pack(code.left, left, row, last, rows, depth, terms, panels, dtype, memory.arranged, extremes, None)
-        if extremes[:, 1].max() >= code.left.first_bad:
-            return False
-        np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1, out=memory.smallest)
-        for marks, column in zip(memory.marks, range(0, columns, shape.panel), strict=True):
-            extent = Extent(0, panels.rows - shape.rows, column, columns, depth)
-            self._run(
-                shape, code.kernel, terms, extent, None, panels, memory.smallest, code.right, right, NOWHERE, out, code.limits,
-                memory.worker, dtype, *marks, None,
-            )  # fmt: skip
-        return not memory.marked.any()
+        code = self._code
+        if code is None or code.spreads != spreads:
+            code = self._code = _code(p, spreads, depth, self._tiles)
+        size, dtype = (rows, columns, depth), self._dtype
+        self._run(
+            code.shape, code.kernel, self._terms, size, memory.panels, code.left, left, code.right, right, out, code.limits,
+            memory.worker, dtype, memory.arranged, *memory.notes, memory.reached.ctypes.data,
+        )  # fmt: skip
+        return bool(memory.reached[0])
 
 
 class _Memory:
@@ -136,12 +197,9 @@ class _Memory:
         self._starts = [0, *accumulate(-(-each // LINE) * LINE for each in self._sizes)]
         self.size = self._starts.pop()
         self._base, self._panels = 0, Panels(0, 0, 0, depth, held_rows, config.rows)
-        self.extremes, self.smallest = np.empty((form.rows, 2), np.int32), np.empty(form.rows, np.int32)
-        widths = [min(config.panel, form.columns - column) for column in range(0, form.columns, config.panel)]
-        self.marked = np.zeros(sum(widths) + form.rows * len(widths), np.uint8)
-        ends = list(accumulate(size for width in widths for size in (form.rows, width)))
-        parts = [self.marked[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-        self.marks = list(zip(parts[::2], parts[1::2], strict=True))  # of rows and columns of each panel
+        bad_rows, bad_columns = np.empty(form.rows, np.uint8), np.empty(config.panel, np.uint8)
+        self.notes = np.empty((form.rows, 2), np.int32), np.empty(form.rows, np.int32), bad_rows, bad_columns
+        self.reached = np.zeros(1, np.int64)
         self.finish = Finish(epilogue, form.rows, form.columns, holds=False)
 
     def lie_at(self, base: int) -> None:

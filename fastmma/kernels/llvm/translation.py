@@ -235,12 +235,21 @@ class Translation:
 
     def _value_subscript(self, node: ast.Subscript) -> Any:
         whole = self._value(node.value)
+        if isinstance(whole, Array) and isinstance(node.slice, ast.Slice):
+            return self._first(whole, node.slice)
         if isinstance(whole, Array):
             array, pointer = self._element(node)
             read = self.builder.load(pointer)
             read.align = 1
             return Value(array.dtype, read)
         return whole[self._value(node.slice)]
+
+    def _first(self, array: Array, part: ast.Slice) -> Array:
+        """The first elements of an array of one dimension."""
+        (_,) = array.shape
+        if part.lower is not None or part.step is not None or part.upper is None:
+            raise self._unknown(part)
+        return array._replace(shape=(runtime(self._value(part.upper)),))
 
     def _element(self, node: ast.Subscript) -> tuple[Array, ir.Value]:
         array, index = self._value(node.value), self._value(node.slice)

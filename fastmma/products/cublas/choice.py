@@ -11,7 +11,9 @@ _UNSAID = 0xFFFFFFFF  # cuBLASLt's value of an attribute that an algorithm does 
 
 @dataclass(frozen=True)
 class Choice:
-    """The configuration that ``cublasLtMatmulAlgoGetHeuristic`` answers for a product, by ``cublasLtMatmulAlgoConfigGetAttribute``.
+    """The configuration that cuBLASLt chooses for a product.
+
+    ``cublasLtMatmulAlgoGetHeuristic`` returns it, and ``cublasLtMatmulAlgoConfigGetAttribute`` reads its fields.
 
     Attributes
     ----------
@@ -20,13 +22,13 @@ class Choice:
     tile, stages : int
         ``TILE_ID`` and ``STAGES_ID``: numbers of cuBLASLt's enumerations; the stages say how many k a kernel's tile has.
     split_k : int
-        ``SPLITK_NUM``: in how many parts k is taken; 0 and -1, which some families have, mean that they do not say.
+        ``SPLITK_NUM``: the number of parts of k. 0 and -1, which some families have, do not tell the number.
     reduction : int
         ``REDUCTION_SCHEME``: how the parts are joined.
     swizzle, custom, inner, cluster : int
         ``CTA_SWIZZLING``, ``CUSTOM_OPTION``, ``INNER_SHAPE_ID`` and ``CLUSTER_SHAPE_ID``.
     workspace : int, optional
-        ``workspaceSize`` of the answer: how many bytes it needs. It tells one part of k from several where `split_k` does not say.
+        ``workspaceSize`` of the answer: how many bytes it needs. It tells one part of k from several if `split_k` does not.
 
     Raises
     ------
@@ -66,11 +68,11 @@ class Choice:
 
     @property
     def parts(self) -> int:
-        """Count the parts of k, where the choice says them."""
+        """Return the number of parts of k, if the choice tells it."""
         return max(self.split_k, 1)
 
     def parts_unsaid_are_one(self, most: int) -> bool:
-        """Tell whether a choice that does not say its parts has one: it needs no workspace but a few bytes, `most`."""
+        """Tell whether a choice that does not tell its number of parts has one part: its workspace has at most `most` bytes."""
         return self.workspace is not None and self.workspace <= most
 
     def __str__(self) -> str:

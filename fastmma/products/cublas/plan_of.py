@@ -12,7 +12,7 @@ from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError, TargetError
 from fastmma.host.integers import flag, integer
 from fastmma.isa.formats import format_of
-from fastmma.isa.gpus import TargetName
+from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.scalar import OPCODE as FMA
 from fastmma.isa.table import multiply
 from fastmma.numerics.lookup import is_strict
@@ -21,8 +21,8 @@ from fastmma.products.choice import multiplicand, named
 from fastmma.products.cublas.book import Book, own_book, read_book, shipped_book
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.find_row import find_row_as_computed
-from fastmma.products.cublas.look_up import PREDICTING_SOURCES, Known, Question, find_recorded, look_up
-from fastmma.products.cublas.rows import NARROW, LaneRow, Product, Table, TileRow
+from fastmma.products.cublas.look_up import ALL_SOURCES, PREDICTING_SOURCES, Known, Question, find_recorded, look_up
+from fastmma.products.cublas.rows import HALF_SUMS, NARROW, LaneRow, Product, Table, TileRow
 from fastmma.products.cublas.tables import REPORTED, TABLES, VERSION, short_version
 from fastmma.products.cublas.tile_order import tile_order
 from fastmma.products.evidence import OrderEvidence
@@ -33,6 +33,7 @@ from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_gpu import library_gpu
 from fastmma.products.library_order import SCALED, KernelEpilogue
 from fastmma.products.presets import KERNEL_EPILOGUES
+from fastmma.products.steps import GELU
 
 WORKSPACE = 32 << 20
 _TF32 = "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32"
@@ -67,6 +68,8 @@ def plan(
     activation: str | None = None,
     use_fast_accum: bool = False,
     tf32: bool = False,
+    accumulator: Any = None,
+    reduced_precision_reduction: bool = True,
     workspace: int = WORKSPACE,
     plans: str | Path | None = None,
     unknown: str = "refuse",
@@ -76,11 +79,12 @@ def plan(
     Parameters
     ----------
     a, b : array (M, K) and (K, N), or stacks of as many
-        Their dtypes, shapes, and along which dimension they are contiguous count. float32 is multiplied in TF32 or not, as the choice says.
+        Only their dtypes, their shapes and the dimension along which they are contiguous count. The choice says whether float32 is
+        multiplied in TF32.
     c, bias : array, optional
         Whether they are given counts. c without `beta` is added as it is.
     choice : Choice, optional
-        What ``cublasLtMatmulAlgoGetHeuristic`` answered. By default what is known of the product's shape.
+        What ``cublasLtMatmulAlgoGetHeuristic`` returned. By default, the choice is looked up by the product's shape.
     target : str
         The GPU, for example ``"H200"``.
     version : str
@@ -94,14 +98,18 @@ def plan(
         Whether 8-bit floats are not promoted, ``CUBLASLT_MATMUL_DESC_FAST_ACCUM``.
     tf32 : bool
         Whether float32 may be multiplied in TF32, where the choice is looked up: ``torch.backends.cuda.matmul.allow_tf32``.
+    accumulator : "f16", optional
+        Sums f16 in f16, ``CUBLAS_COMPUTE_16F``: ``torch.backends.cuda.matmul.allow_fp16_accumulation``.
+    reduced_precision_reduction : bool
+        Whether parts of k may be joined in 16 bits, where the choice is looked up: torch's ``allow_bf16_reduced_precision_reduction``.
     workspace : int
-        How many bytes the library may use. What is looked up is known for those of
-        PyTorch's calls: 32 MiB on Hopper, and 1 MiB with a bias.
+        Bytes that the library may use. Choices that are looked up hold for PyTorch's workspaces: 32 MiB on Hopper, and 1 MiB with a
+        bias.
     plans : str or Path, optional
-        A file that ``fastmma record --cublas`` wrote, in which the choice is looked up, and nowhere else. The version is the file's.
+        A file that ``fastmma record --cublas`` wrote. The choice is looked up there and nowhere else, for the version of the file.
     unknown : {"refuse", "one"}
-        What becomes of a product whose choice is looked up and not known: an error, or a plan of one part of k, whose `evidence` says so.
-        What `plans` do not have is an error.
+        What to do if the choice is not known: raise an error, or return a plan of one part of k, whose `evidence` says so. A product that
+        the file `plans` does not have is always an error.
 
     Returns
     -------
@@ -124,7 +132,7 @@ def plan(
     >>> found.split_k, found.unit, found.epilogue
     (3, 64, ('round',))
     >>> print(plan(a[:1], b, choice=Choice(algo=13, custom=92), out_dtype="bf16").lanes)
-    32 lanes of adjacent k, at most 64 at a time, added in halves: each of the first half adds the one half of them further
+    32 lanes of adjacent k, at most 64 at a time, added in halves: each lane of the first half adds its counterpart in the second half
     """
     given = epilogue_inputs(Arguments("plan", a, b, c, bias, alpha, beta), named=True)
     book = _book(plans, choice, target, version)
@@ -134,7 +142,9 @@ def plan(
         raise OperandError(f"plan: a must be (M, K) and b (K, N), or stacks of as many, not {a.shape} and {b.shape}")
     out = named(out_dtype, "out_dtype") or ("s32" if fmt == "s8" else "f32")
     product = Product(fmt, layout, a.shape[-2], b.shape[-1], a.shape[-1], out, a.ndim == 3 and a.shape[0] > 1)
+    product = _summed(product, accumulator)
     space, allowed = integer(workspace, "plan: workspace", 0), flag(tf32, "plan: tf32")
+    wide = not flag(reduced_precision_reduction, "plan: reduced_precision_reduction") and product.out in NARROW and fmt in NARROW
     if choice is not None and not isinstance(choice, Choice):
         raise OperandTypeError(f"plan: choice must be a Choice, not {type(choice).__name__}")
     where = resolved_target(target)
@@ -155,14 +165,24 @@ def plan(
     added, is_own = bool(given.c or given.beta), plans is not None or own_book() is not None
     stack = a.shape[0] if product.stacked else 1
     scaled = given.alpha or given.beta == SCALED
-    asked = Question(library_gpu(target), kind, product, stack, given.bias, added, scaled, given.row, book, is_own)
+    asked = Question(library_gpu(target), kind, product, stack, given.bias, added, scaled, given.row, wide, book, is_own)
     return _looked_up(asked, call, a, b, plans, unknown, options)
+
+
+def _summed(product: Product, accumulator: Any) -> Product:
+    """Return the product with the format in which it is summed."""
+    sums = named(accumulator, "accumulator") if accumulator is not None else ""
+    if sums == "f16" and product.fmt == product.out == "f16":
+        return product._replace(fmt=HALF_SUMS)
+    if sums not in ("", "s32" if product.fmt == "s8" else "f32"):
+        raise OperandError(f"plan: cuBLAS sums f16 with f16 results in f16, not {product.fmt} with {product.out} results in {sums}")
+    return product
 
 
 def _check_bias(product: Product, given: EpilogueInputs) -> None:
     """Raise OperandError where a bias of one number is added in 16 bits: PyTorch's library adds it as c, by another choice."""
     if given.bias and product.n == 1 and product.fmt in NARROW:
-        raise OperandError(f"plan: a bias of one column is c to PyTorch: give c, and the choice with c, for {product}")
+        raise OperandError(f"plan: PyTorch passes a bias of one column as c: give c, and the choice with c, for {product}")
 
 
 def _book(plans: str | Path | None, choice: Choice | None, target: TargetName, version: str) -> Book | None:
@@ -198,12 +218,18 @@ def _looked_up(
 ) -> GemmPlan | LanesPlan:
     """Follow what is recorded of a product, a rule, or what the library chose without running it."""
     refused, sources = OperandError(f"plans: {asked} is not recorded in {plans}"), PREDICTING_SOURCES
-    if plans is None:
+    half = asked.product.fmt == HALF_SUMS
+    if half or asked.wide:
+        refused, sources = OperandError(f"plan: nothing is known of what cuBLASLt chooses for {asked} here"), ALL_SOURCES
+    elif plans is None:
         try:
             return gemm_plan(a, b, unknown="refuse", **options)
         except OperandError as error:
             refused = error
-    if call.activation or (asked.biased and 1 in (asked.product.n, asked.product.k)):  # PyTorch adds a bias of one column as c
+    as_c = asked.biased and 1 in (asked.product.n, asked.product.k)  # PyTorch adds a bias of one column as c
+    if as_c and half and asked.product.k > 1:
+        asked = asked._replace(biased=False)
+    elif as_c or call.activation == GELU or (call.activation and sources is PREDICTING_SOURCES):
         sources = (find_recorded,)
     dense = (a.ndim == 2 or asked.product.stacked) and _is_dense(a) and _is_dense(b)
     for known in look_up(asked, sources) if dense else ():
@@ -211,8 +237,8 @@ def _looked_up(
             refused = OperandError(known.evidence.source) if asked.is_own else refused
             continue
         with suppress(OperandError):
-            return follow(known, call)
-    if unknown == "refuse" or plans is not None:
+            return follow(known._replace(adds_bias_as_c=True) if as_c and half else known, call)
+    if unknown == "refuse" or plans is not None or half or asked.wide:
         raise refused
     return gemm_plan(a, b, unknown=unknown, **options)
 
@@ -229,6 +255,7 @@ def _table(target: TargetName, version: str) -> Table:
     gpu = library_gpu(target)
     table = (TABLES | REPORTED).get((gpu, version))
     if table is None:
+        target_named(gpu)  # a misspelt name has an error of its own
         known = ", ".join(f"{version} on {gpu}" for gpu, version in TABLES | REPORTED)
         raise OperandError(f"plan: nothing is known of the kernels of cuBLASLt {version} on {gpu}; there is {known}")
     if (gpu, version) in REPORTED and is_strict():

@@ -77,7 +77,7 @@ def prepare(region: Region, kernel: Kernel) -> Block:
             continue
         make = kernel.makers.get(one.name)
         if make is None:
-            raise NotEmulatedError(f"{kernel.describe(one)}, which is {one.name}: nothing here runs it")
+            raise NotEmulatedError(f"{kernel.describe(one)}, which is {one.name}: fastmma does not run it")
         steps.append((_may_wait(one, kernel), make(one, kernel)))
     return Block(steps, any(waits for waits, _ in steps), results)
 

@@ -200,7 +200,7 @@ def _make_atomic(one: Operation, kernel: Kernel) -> Step:
         )
         alone = all(size == 1 for size in partition.program.grid) and np.unique(places).size == places.size
         if unordered and not alone:
-            recorder.passes(f"atomic_{name}", "in which order threads come changes from run to run of a GPU")
+            recorder.passes(f"atomic_{name}", "the order of threads changes from run to run of a GPU")
         else:
             recorder.tell("neutral", f"atomic_{name}", "in whichever order")
         found = np.zeros(len(places), dtype)

@@ -13,7 +13,7 @@ from reference import torch_autocast  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 import fastmma.torch  # noqa: E402
-from fastmma.functions import libdevice  # noqa: E402
+from fastmma.functions import autocast, libdevice  # noqa: E402
 
 needs_libdevice = pytest.mark.skipif(libdevice.release() is None, reason="no release of libdevice that is known")
 
@@ -50,14 +50,14 @@ def test_a_weight_is_cast_once_in_a_region() -> None:
     x, w = _weights()
     with fastmma.torch.emulate("H100", as_cuda=True, unknown="one"), torch.autocast("cuda", torch.bfloat16):
         y = functional.linear(functional.linear(x, w), w)
-        assert len({id(cast) for _, cast in fastmma.torch.autocast._local.casts.values()}) == 1
+        assert len({id(cast) for _, cast in autocast._local.casts.values()}) == 1
         with torch.no_grad():
             assert not functional.linear(x, w).requires_grad
         y.sum().backward()
     assert y.dtype is torch.bfloat16
     assert w.grad is not None
     assert w.grad.dtype is torch.float32
-    assert not fastmma.torch.autocast._local.casts
+    assert not autocast._local.casts
 
 
 def test_other_threads_and_cpus_regions_are_torchs() -> None:
@@ -81,7 +81,7 @@ def test_other_threads_and_cpus_regions_are_torchs() -> None:
     assert seen == [torch.float32, torch.bfloat16, torch.float32]
     kernel = torch._C._dispatch_dump("aten::linear")
     assert "AutocastCUDA: registered at /" in kernel
-    assert "torch/autocast.py" not in kernel
+    assert "functions/autocast.py" not in kernel
 
 
 def test_what_torch_refuses_on_a_gpu_is_refused() -> None:

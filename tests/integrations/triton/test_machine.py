@@ -328,8 +328,20 @@ def test_a_pretended_gpu_is_one_for_torch_and_triton() -> None:
             may_load[(1,)](x, x, 32, True)
         torch.cuda.synchronize()
         assert x.is_cuda
-        assert event.elapsed_time(event) == 0
+        assert event.elapsed_time(event) == 0 < event.elapsed_time(torch.cuda.current_stream().record_event())
+        with torch.autocast("cuda", torch.bfloat16):
+            assert torch.nn.functional.linear(x, x[None]).dtype is torch.bfloat16
+        with pytest.raises(fastmma.NotEmulatedError, match="CUDAGraph: no graph"):
+            torch.cuda.CUDAGraph()
         with fastmma.torch.emulate("H100", as_cuda=True):
             assert torch.cuda.get_device_capability() == (9, 0)
         assert torch.cuda.get_device_capability() == (12, 0)
     assert (torch.cuda.is_available(), torch.cuda.device, torch.accelerator.current_accelerator()) == before
+
+
+@pytest.mark.parametrize("as_cuda", [False, True])
+def test_what_a_benchmark_measures_is_noted(as_cuda: bool) -> None:
+    x = torch.ones(64)
+    with interpret("H100", as_cuda=as_cuda) as report:
+        assert triton.testing.do_bench(lambda: may_load[(1,)](x, x, 32, True), warmup=1, rep=1) > 0
+    assert "triton.testing.do_bench measures this machine, not the GPU" in report.notes

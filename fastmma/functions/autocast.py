@@ -1,7 +1,8 @@
 """CUDA's autocast for tensors on the CPU that stand for those of a GPU: which operators cast their operands, and to what.
 
 Lists are those of PyTorch 2.11, which are CUDA's alone: a CPU's own autocast casts others. Later releases have `rms_norm` among them.
-Kernels of torch for CUDA's key of its dispatcher leave tensors on a CPU as they are, so others take their places while a thread emulates.
+Kernels of torch for CUDA's key of its dispatcher leave tensors on a CPU as they are, so others take their places while a thread emulates,
+or pretends a GPU.
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ _WITH_DTYPE = {"norm.Scalar": torch.ops.aten.norm.ScalarOpt_dtype, "norm.ScalarO
 
 
 class _Local(threading.local):
-    """What a thread has: how many emulations it is within, and weights that were cast, by their places in memory."""
+    """What a thread has: how many regions of `casting` it is within, and of emulations; weights that were cast, by places in memory."""
 
     depth = 0
+    emulations = 0
 
     def __init__(self) -> None:
         self.casts: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
@@ -72,7 +74,7 @@ def _eligible(device: str, value: Any) -> bool:
 
 
 def _device_of(given: Any) -> str:
-    """Name the device of the tensors that are a GPU's: the CPU, where the thread emulates and no tensor is on a real one."""
+    """Name the device of the tensors that are a GPU's: the CPU, where the thread casts and no tensor is on a real one."""
     real = any(isinstance(each, Tensor) and each.device.type == _DEVICE for each in tree_leaves(given))
     return _DEVICE if real or not _local.depth else _CPU
 
@@ -155,7 +157,7 @@ def _widest(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return func(*args, **kwargs)
 
 
-def _refuse(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _refuse(_func: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
     """Raise.
 
     Raises
@@ -271,14 +273,21 @@ def _entered() -> ExitStack:
 
 
 @contextmanager
-def casting() -> Iterator[None]:
-    """Have ``torch.autocast("cuda")`` on this thread cast tensors on the CPU as it casts a GPU's, within the ``with``."""
+def casting(*, emulates: bool = False) -> Iterator[None]:
+    """Have ``torch.autocast("cuda")`` on this thread cast tensors on the CPU as it casts a GPU's, within the ``with``.
+
+    Parameters
+    ----------
+    emulates : bool
+        Whether products are emulated within the ``with``, too.
+    """
     global _inside, _set
     with _lock:
         if not _inside:
             _set = _entered()
         _inside += 1
     _local.depth += 1
+    _local.emulations += emulates
     try:
         if is_on():
             _add_kernels()
@@ -286,6 +295,7 @@ def casting() -> Iterator[None]:
             yield
     finally:
         _local.depth -= 1
+        _local.emulations -= emulates
         with _lock:
             _inside -= 1
             if not _inside:
@@ -299,7 +309,7 @@ def is_on() -> bool:
 
 def is_inside() -> bool:
     """Tell whether the thread is within an emulation."""
-    return _local.depth > 0
+    return _local.emulations > 0
 
 
 def paused() -> Any:

@@ -1,0 +1,82 @@
+"""Calls of a form that was met before have the bits and the lines in the report that a first call has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
+
+from reference.cases import cases  # noqa: E402
+from reference.torch_reports import drawn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+import fastmma.torch as ft  # noqa: E402
+from fastmma.functions import libdevice  # noqa: E402
+from fastmma.torch import kept_products  # noqa: E402
+
+F32 = torch.float32
+Call = Callable[[Any, Any], Any]
+# of x and y, two of a kind; what differs between calls of one function must not be taken for the same
+CALLS: tuple[Call, ...] = (
+    lambda x, y: x @ y,
+    lambda _, y: y @ y,
+    lambda x, y: x.t() @ y,
+    lambda x, y: torch.addmm(x, x, y),
+    lambda x, y: torch.addmm(x[0], x, y),
+    lambda x, y: torch.addmm(x[0], y, y, beta=0.5, alpha=2),
+    lambda x, y: torch.baddbmm(x[None], x[None], y[None], beta=0),
+    lambda x, y: x[1:9, 1:9] @ y[1:9, 1:9],
+)
+FUNCTIONS: tuple[Call, ...] = (
+    lambda x, _: torch.exp(x),
+    lambda x, _: torch.exp(x.t()),
+    lambda x, _: torch.exp(x[:, ::2]),
+    lambda x, _: torch.exp(x[0, 0]),
+    lambda x, y: torch.addcmul(x, x, y),
+    lambda x, y: torch.addcmul(x, y, y),
+    lambda x, y: torch.addcmul(x, y, x),
+    lambda x, y: torch.addcmul(x, y, x[0], value=0.3),
+    lambda x, y: x.clone().lerp_(y, 0.3),
+    lambda x, y: x.clone().add_(y, alpha=0.3),
+    lambda x, y: torch.add(x, y, alpha=-0.0),
+    lambda x, y: torch.add(x, y, alpha=0.0),
+    lambda x, _: torch.add(x, 1, alpha=0.3),
+    lambda x, y: torch.add(x, y[0, 0], alpha=0.3),
+    lambda x, _: x / 3,
+    lambda x, _: x / 3.5,
+    lambda x, _: x.abs() ** 1.7,
+    lambda x, y: torch.atan2(x, y.t()),
+    lambda x, y: torch.floor_divide(x, y.abs() + 1),
+    lambda x, _: functional.gelu(x, approximate="tanh"),
+    lambda x, _: functional.gelu(x),
+    lambda x, _: functional.hardtanh(x.clone().requires_grad_()).sum(),
+)
+
+
+def run(call: Call, x: Any, y: Any, *, first: bool) -> tuple[Any, list[Any]]:
+    """The result and the report's lines of a call, of which the first one is known alone or not at all."""
+    if first:
+        kept_products._kept.cache_clear()
+    with ft.emulate("H200", unknown="one") as gpu:
+        found = call(x, y)
+    return found, gpu.report.lines()
+
+
+@cases("dtype", [torch.bfloat16, F32])
+@cases("call", CALLS + FUNCTIONS)
+def test_calls_of_a_known_form_are_like_first_ones(dtype: Any, call: Call) -> None:
+    if call in FUNCTIONS and libdevice.release() is None:
+        pytest.skip("no libdevice whose release is known")
+    x, y, other = drawn(3, 24, 24, dtype=dtype).unbind()
+    for pair in ((x, y), (y, other), (other, other)):
+        found, lines = run(call, *pair, first=True)
+        for before in ((x, y), (y, y)):
+            run(call, *before, first=True)
+            again, its_lines = run(call, *pair, first=False)
+            assert torch.equal(again, found)
+            assert torch.equal(again.signbit(), found.signbit())
+            assert again.stride() == found.stride()
+            assert its_lines == lines
