@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fastmma.functions import libdevice
 from fastmma.host.environment import variable
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import thread_count
@@ -43,8 +44,8 @@ class Modes(NamedTuple):
 
 
 _RECORDED = ("H100", "H200")  # of 132 multiprocessors, which decide how sums are shared
-_USUAL = Modes()
-_OF_FLOAT32 = (_USUAL, Modes(tf32=True))
+USUAL = Modes()
+_OF_FLOAT32 = (USUAL, Modes(tf32=True))
 # what torch gives cuBLAS and cuBLASLt on Hopper, in KiB, unless the environment says another size
 _CONFIG, _LT_SIZE, _WORKSPACE, _LT_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", 32 << 10, "1024"
 # whether parts of k may be joined in 16 bits, and whether there may be any: what torch.backends.cuda.matmul reads, at a tenth of its cost
@@ -107,8 +108,10 @@ class Settings:
         return self.functions != "torch" and library_gpu(self.target) in _RECORDED
 
     def status_of(self, operator: str) -> tuple[str, str]:
-        """Say whether an operator that is computed has the bits of the GPU's version of torch, and which that is."""
-        return self.functions.status_of(operator) if isinstance(self.functions, FunctionAgreement) else (EMULATED, str(RECORDED))
+        """Say whether an operator has the bits of the GPU's version of torch, which that is, and whose libdevice is here."""
+        release, _ = libdevice.required_release()
+        status, how = self.functions.status_of(operator) if isinstance(self.functions, FunctionAgreement) else (EMULATED, str(RECORDED))
+        return status, f"{how}, libdevice of {release}"
 
     @cached_property
     def other_workspace(self) -> str:
@@ -137,10 +140,10 @@ class Settings:
             return _OF_FLOAT32[self.takes_tf32()]
         reductions = _REDUCTIONS.get(dtype)
         if reductions is None:
-            return _USUAL
+            return USUAL
         narrow, split = reductions()
         half_sums = dtype is torch.float16 and torch.backends.cuda.matmul.allow_fp16_accumulation
-        return _USUAL if narrow and split and not half_sums else Modes(False, half_sums, narrow, split)
+        return USUAL if narrow and split and not half_sums else Modes(False, half_sums, narrow, split)
 
     def takes_tf32(self) -> bool:
         """Tell whether products of float32 are in TF32: what the caller said, or else torch's own settings, the most special first."""

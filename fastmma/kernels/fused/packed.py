@@ -33,12 +33,13 @@ from fastmma.kernels.fused.reach import (
 )
 from fastmma.kernels.fused.sparse_kernel import SPARSE
 from fastmma.kernels.fused.sparse_rows import Selection, pack_stored_rows
-from fastmma.kernels.fused.worker_memory import addresses, ahead, memory_of_worker
+from fastmma.kernels.fused.worker_memory import addresses, ahead, sizes_of_worker
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.direct import emitted
 from fastmma.kernels.llvm.kinds import kind_of
 from fastmma.kernels.macro_tiles import FallbackMask, MacroTile, OfWorkers, cut
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
+from fastmma.kernels.matrices.loans import Loan
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
 from fastmma.kernels.tiles import FUSED, FusedTile, first_fit, tile_of_cpu
@@ -203,7 +204,8 @@ def multiply(
     held_rows = -(-rows // config.rows) * config.rows + ahead(config)
     held = held_rows * -(-depth // slab_depth) * slab_depth
     beside = 0 if config.sparse else held
-    storage = AlignedMemory(held * config.left_bytes, beside * 4, beside // min(config.terms, 8) * 4)
+    loan = Loan()
+    storage = loan.memory(held * config.left_bytes, beside * 4, beside // min(config.terms, 8) * 4)
     values, exponents, signs = storage.addresses
     packed = Panels(values, exponents, signs, slab_depth, held_rows, config.rows)
     extremes = np.empty((rows, 2), np.int32)
@@ -270,5 +272,7 @@ def multiply(
             scales_b,
         )
 
-    macro_tiles.run(threads, OfWorkers(lambda: memory_of_worker(config, macro_tiles.height, promotion is not None)), compute)
+    sizes = sizes_of_worker(config, macro_tiles.height, promotion is not None)
+    macro_tiles.run(threads, OfWorkers(lambda: loan.memory(*sizes)), compute)
+    loan.end()
     return fallback
