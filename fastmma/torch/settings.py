@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fastmma.functions import libdevice
 from fastmma.host.environment import variable
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import thread_count
@@ -107,8 +108,10 @@ class Settings:
         return self.functions != "torch" and library_gpu(self.target) in _RECORDED
 
     def status_of(self, operator: str) -> tuple[str, str]:
-        """Say whether an operator that is computed has the bits of the GPU's version of torch, and which that is."""
-        return self.functions.status_of(operator) if isinstance(self.functions, FunctionAgreement) else (EMULATED, str(RECORDED))
+        """Say whether an operator has the bits of the GPU's version of torch, which that is, and whose libdevice is here."""
+        release, _ = libdevice.required_release()
+        status, how = self.functions.status_of(operator) if isinstance(self.functions, FunctionAgreement) else (EMULATED, str(RECORDED))
+        return status, f"{how}, libdevice of {release}"
 
     @cached_property
     def other_workspace(self) -> str:
