@@ -73,6 +73,8 @@ class Core(NamedTuple):
     known : str
     models : tuple of (str, int, range)
         Vendor, family and models, as Linux tells them.
+    tiles : int
+        Multiply-adds of bytes that AMX does in a cycle.
     """
 
     name: str
@@ -87,6 +89,12 @@ class Core(NamedTuple):
     known: str
     models: tuple[tuple[str, int, range], ...] = ()
     weights: Mapping[str, float] = {}
+    tiles: int = 0
+
+    @property
+    def title(self) -> str:
+        """Its name, with that of registers which are not the widest."""
+        return f"{self.name}, AVX2" if self.cpu == "AVX2" else self.name
 
 
 _AMD = {
@@ -128,6 +136,24 @@ _INTEL = {
     "logic or sum of integers": "05",
     "load": "",
 }
+# 32 bytes take any of three ports
+_INTEL_32 = {
+    "fma": "01",
+    "dot product of bytes": "01",
+    "sum of products of bytes or words": "01",
+    "saturating sum or difference": "01",
+    "sum of floats": "15",
+    "shift": "01",
+    "unpack": "15",
+    "shuffle of bytes": "15",
+    "shuffle across the register": "5",
+    "broadcast from memory": "",
+    "load of bytes as words": "5",
+    "conversion": "5",
+    "maximum of integers": "01",
+    "logic or sum of integers": "015",
+    "load": "",
+}
 _NEOVERSE_V1 = {
     "fma": "0123",
     "dot product of bytes": "0123",
@@ -143,39 +169,18 @@ _NEOVERSE_V1 = {
 }
 _LONGER, _TWO_STEPS = {"conversion": 4 / 3, "ternary logic": 5 / 4}, {"conversion": 2.0}
 
+_ICE_LAKE = (("GenuineIntel", 6, range(0x6A, 0x6D)),)
+_AMD_MODELS = (("AuthenticAMD", 25, range(0x10, 0xB0)),)
+_RAPIDS = (("GenuineIntel", 6, range(0x8F, 0xD0)),)
+_ZEN_5 = "assumed: those of Zen 4, as wide as registers"
 CORES = (
-    Core("Zen 4", "AVX-512", _AMD, 2.0, True, 1.0, 2.0, 4, 4, "measured", (("AuthenticAMD", 25, range(0x10, 0xB0)),), _LONGER),
-    Core(
-        "Zen 5",
-        "AVX-512",
-        _AMD,
-        1.0,
-        False,
-        2.0,
-        2.0,
-        6,
-        4,
-        "assumed: those of Zen 4, as wide as registers",
-        (("AuthenticAMD", 26, range(256)),),
-    ),
-    Core(
-        "Ice Lake",
-        "AVX-512",
-        _INTEL,
-        1.0,
-        False,
-        2.0,
-        2.0,
-        5,
-        4,
-        "those of Sapphire Rapids",
-        (("GenuineIntel", 6, range(0x6A, 0x6D)),),
-        _TWO_STEPS,
-    ),
-    Core(
-        "Sapphire Rapids", "AVX-512", _INTEL, 1.0, False, 2.0, 2.0, 6, 4, "measured", (("GenuineIntel", 6, range(0x8F, 0xD0)),), _TWO_STEPS
-    ),
+    Core("Zen 4", "AVX-512", _AMD, 2.0, True, 1.0, 2.0, 4, 4, "measured", _AMD_MODELS, _LONGER),
+    Core("Zen 5", "AVX-512", _AMD, 1.0, False, 2.0, 2.0, 6, 4, _ZEN_5, (("AuthenticAMD", 26, range(256)),)),
+    Core("Ice Lake", "AVX-512", _INTEL, 1.0, False, 2.0, 2.0, 5, 4, "those of Sapphire Rapids", _ICE_LAKE, _TWO_STEPS),
+    Core("Sapphire Rapids", "AVX-512", _INTEL, 1.0, False, 2.0, 2.0, 6, 4, "measured", _RAPIDS, _TWO_STEPS, 1024),
     Core("Neoverse V1", "NEON", _NEOVERSE_V1, 1.0, False, 3.0, 3.0, 8, 4, "published"),
+    Core("Zen 4", "AVX2", _AMD, 2.0, True, 1.0, 2.0, 4, 4, "measured", _AMD_MODELS, _LONGER),
+    Core("Sapphire Rapids", "AVX2", _INTEL_32, 1.0, False, 1.5, 3.0, 6, 4, "measured", _RAPIDS),
 )
 
 
@@ -233,8 +238,8 @@ def _kind(mnemonic: str, on: Cpu) -> str:
     return found
 
 
-def this_core() -> Core | None:
-    """Find the core of this machine; None where it is not in the table, or the system does not tell."""
+def this_core(registers: str) -> Core | None:
+    """Find the core of this machine by its registers; None where it is not in the table, or the system does not tell."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -244,24 +249,33 @@ def this_core() -> Core | None:
         return None
     vendor, family, model = (each[1] for each in found.values() if each is not None)
     return next(
-        (core for core in CORES for maker, line, models in core.models if (maker, line) == (vendor, int(family)) and int(model) in models),
+        (
+            core
+            for core in CORES
+            for maker, line, models in core.models
+            if core.cpu == registers and (maker, line) == (vendor, int(family)) and int(model) in models
+        ),
         None,
     )
 
 
 def tables() -> list[str]:
-    """Two Markdown tables: the cores, and the least cycles of 64 multiply-adds of every micro-kernel on each."""
+    """Two Markdown tables: the cores, and the least cycles of 64 multiply-adds of each micro-kernel in their widest registers."""
     lines = ["| core | bytes of a register | fma in a cycle | loads | instructions on vectors | latency of an fma | pipes are |"]
     lines.append("| --- | --- | --- | --- | --- | --- | --- |")
     for core in CORES:
-        numbers = CPUS[core.cpu].vector_bytes, len(core.pipes["fma"]) / core.cycles, core.loads, core.issued, core.latency
-        lines.append(f"| {core.name} | {' | '.join(f'{each:.2g}' for each in numbers)} | {core.known} |")
+        size = CPUS[core.cpu].vector_bytes
+        a_cycle = (64 / size if "AVX" in core.cpu else 1.0) * core.loads
+        fma = len(core.pipes["fma"]) / core.cycles * (64 / size if core.by_half else 1.0)
+        numbers = size, fma, a_cycle, core.issued, core.latency
+        lines.append(f"| {core.title} | {' | '.join(f'{each:.2g}' for each in numbers)} | {core.known} |")
+    widest = [core for core in CORES if core.cpu != "AVX2"]
     lines += [
         "",
-        f"| cycles of 64 multiply-adds, at least | {' | '.join(core.name for core in CORES)} |",
-        f"| --- |{' --- |' * len(CORES)}",
+        f"| cycles of 64 multiply-adds, at least | {' | '.join(core.name for core in widest)} |",
+        f"| --- |{' --- |' * len(widest)}",
     ]
     for kernel in KERNELS:
-        found = [bound(kernel, core) for core in CORES]
+        found = [bound(kernel, core) for core in widest]
         lines.append(f"| {kernel.name} | {' | '.join(f'{each.cycles:.2f} ({each.by})' for each in found)} |")
     return lines

@@ -15,9 +15,13 @@ import click
 import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import fastmma.torch
 from fastmma.study.speed.measure import interleaved
+from fastmma.torch.functions import place
+from fastmma.torch.kept_products import kept_by
+from fastmma.torch.settings import settings_of
 
 _WIDTHS, _HEADS, _VOCABULARY = (64, 256), 4, 512
 Function = Callable[[torch.Tensor], Any]
@@ -132,6 +136,74 @@ def small(quick: bool, rounds: int) -> list[str]:
     return lines
 
 
+class _Empty(TorchDispatchMode):
+    """A mode that computes every operator as torch does, or, given a result, makes memory for one like it."""
+
+    def __init__(self, result: torch.Tensor | None = None) -> None:
+        super().__init__()
+        self._result = result
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return func(*args, **(kwargs or {})) if self._result is None else torch.empty_like(self._result)
+
+
+def _within(mode: Any, function: Function, x: torch.Tensor, calls: int) -> None:
+    with mode:
+        _repeated(function, x, calls)
+
+
+def _kernel_of(function: Function, x: torch.Tensor, out: torch.Tensor) -> Callable[[], Any] | None:
+    """Return what runs the kernel of a call on addresses, of which `out` has the result; None where torch computes it."""
+    kept = kept_by(settings_of("H200", {"threads": 1, "unknown": "one"}))
+    for each in kept:
+        each.clear()
+    with fastmma.torch.emulate("H200", threads=1, unknown="one"):
+        function(x)
+    if kept.products:
+        (computation,) = kept.products.values()
+        return partial(computation.fixed, x.data_ptr(), x.data_ptr(), out.data_ptr())
+    if not kept.calls:
+        return None
+    placed = place(getattr(torch.ops.aten, function.__name__).default, (x,), {})
+    return partial(placed.applied.run, [x.data_ptr()], out.data_ptr(), 1) if placed else None
+
+
+def _call(run: Callable[[], Any], calls: int) -> None:
+    for _ in range(calls):
+        run()
+
+
+def dispatch(quick: bool, rounds: int) -> list[str]:
+    """Microseconds of a call that are neither a kernel's nor those of a mode that makes memory, or calls torch's kernel."""
+    calls = 10 if quick else 2000
+    lines = ["| 32 x 32 elements, 1 thread, us | emulated | empty mode | kernel | fastmma's own |", "| --- | --- | --- | --- | --- |"]
+    for dtype in (torch.float32, torch.bfloat16):
+        for name, function in _DISPATCHED.items():
+            x = torch.rand((32, 32), generator=torch.Generator().manual_seed(1)).to(dtype)
+            result = function(x)
+            kernel = _kernel_of(function, x, result)
+            emulation = fastmma.torch.emulate("H200", threads=1, unknown="one")
+            runs: dict[str, Callable[[], Any]] = {
+                "ours": partial(_within, emulation, function, x, calls),
+                "empty": partial(_within, _Empty(None if kernel is None else result), function, x, calls),
+                "kernel": partial(_call, kernel, calls) if kernel else int,
+            }
+            found = {each: seconds / calls * 1e6 for each, seconds in interleaved(runs, rounds, time.thread_time).items()}
+            own = found["ours"] - found["empty"] - (found["kernel"] if kernel else 0)
+            alone = f"{found['kernel']:.1f}" if kernel else "torch's"
+            kind = str(dtype).removeprefix("torch.")
+            lines.append(f"| {name}, {kind} | {found['ours']:.1f} | {found['empty']:.1f} | {alone} | {own:.1f} |")
+    return lines
+
+
+_DISPATCHED: dict[str, Function] = {
+    "x @ x": lambda x: x @ x,
+    "view": lambda x: x.view(-1),
+    "add": lambda x: x + x,
+    "mul": lambda x: x * x,
+    "relu": torch.relu,
+    "exp": torch.exp,
+}
 _SMALL: dict[str, Function] = {
     "x @ x": lambda x: x @ x,
     "linear, with a bias": lambda x: functional.linear(x, x, x[0]),
@@ -151,7 +223,7 @@ def measure(
 ) -> None:
     """Measure functions and models."""
     torch.set_num_threads(1)
-    click.echo("\n\n".join("\n".join(section(quick, rounds)) for section in (functions, models, small)))
+    click.echo("\n\n".join("\n".join(section(quick, rounds)) for section in (functions, models, small, dispatch)))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,22 @@ def test_shapes() -> None:
     assert "`scaled_matmul`, NVFP4, sm_120a" in done.stdout
 
 
+def test_cpus(tmp_path: Path) -> None:
+    kept = tmp_path / "cpu.json"
+    done = python("-m", "bench.cpus", "--quick", "--alone", "--rounds", "1", "--out", str(kept), cwd=ROOT, OPENBLAS_NUM_THREADS="1")
+    assert done.returncode == 0 or "has not all that is measured" in done.stderr, done.stderr
+    assert done.returncode or '"NVFP4, sm_120a"' in kept.read_text()
+
+
+def test_scaling() -> None:
+    """The model is near what was measured on up to 16 threads."""
+    done = python("-m", "bench.scaling", cwd=ROOT, OPENBLAS_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|")[2:-1] for line in done.stdout.splitlines() if ", n = " in line]
+    assert len(rows) == 6
+    assert all(0.75 < float(cell) < 1.25 for row in rows for cell in row)
+
+
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 def test_functions() -> None:
     done = python("-m", "bench.functions", "--quick", "--rounds", "1", cwd=ROOT, OPENBLAS_NUM_THREADS="1")

@@ -8,8 +8,8 @@ from fastmma.backends import fused, route
 from fastmma.backends.call import Codes, Operands, Operation, Run, whole_k
 from fastmma.backends.engine import Backend
 from fastmma.backends.exact import Exact
-from fastmma.backends.fixed import Fixed, Form, fixed_product
-from fastmma.backends.holds import portable_only
+from fastmma.backends.fixed import Fixed, FixedScaled, Form, fixed_product, fixed_scaled
+from fastmma.backends.holds import cpu, portable_only
 from fastmma.backends.native_c import with_native_c
 from fastmma.backends.parts import is_small, parts
 from fastmma.backends.stored import on_stored_elements
@@ -47,6 +47,10 @@ class Compiled(Backend):
     def fixed(self, operation: Operation, form: Form, epilogue: EpilogueForm | None, threads: int) -> Fixed | None:
         """`Backend.fixed`."""
         return fixed_product(operation, form, epilogue, threads)
+
+    def fixed_scaled(self, operation: Operation, shape: tuple[int, int, int], threads: int) -> FixedScaled | None:
+        """`Backend.fixed_scaled`."""
+        return fixed_scaled(operation, shape, threads, cpu().usable())
 
     def settings(self) -> bool:
         """`Backend.settings`: whether only portable kernels are allowed."""

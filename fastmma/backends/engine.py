@@ -15,7 +15,7 @@ from fastmma.kernels.params import Promotion, Step
 from fastmma.numerics.arithmetic import CANONICAL_NAN
 
 if TYPE_CHECKING:
-    from fastmma.backends.fixed import Fixed, Form
+    from fastmma.backends.fixed import Fixed, FixedScaled, Form
     from fastmma.kernels.sums.epilogue import EpilogueForm
 
 
@@ -65,6 +65,10 @@ class Backend(ABC):
 
     def fixed(self, operation: Operation, form: Form, epilogue: EpilogueForm | None, threads: int) -> Fixed | None:  # noqa: ARG002
         """Return what computes products of a form when it is given addresses, with an epilogue if there is one; or None."""
+        return None
+
+    def fixed_scaled(self, operation: Operation, shape: tuple[int, int, int], threads: int) -> FixedScaled | None:  # noqa: ARG002
+        """Return what computes products of block-scaled matrices of a shape (M, N, K) in one go, or None."""
         return None
 
     def settings(self) -> object | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
+
 from fastmma.backends import route
-from fastmma.backends.call import Operation
+from fastmma.backends.call import Codes, Operation
 from fastmma.backends.holds import blocks_of, cpu
-from fastmma.backends.parameters import fused_parameters
+from fastmma.backends.parameters import fused_parameters, scaled_parameters
 from fastmma.backends.problem import Extents, Problem, Strides
 from fastmma.kernels.params import PartsOfK
 
@@ -45,6 +48,29 @@ def fixed_product(operation: Operation, form: Form, epilogue: EpilogueForm | Non
     problem = Problem(operation, extents, Strides(form.a, form.b), form.start, scaled, stored, finished=finished, parts=parts)
     fit = (name for name in _KERNELS if not route.refusal(route.row_named(name).row, problem, threads, "forms"))
     return next((_KERNELS[name](problem, form, epilogue) for name in fit), None)
+
+
+class FixedScaled(Protocol):
+    """A product of block-scaled matrices from zero, whose sums are multiplied by a number."""
+
+    def __call__(self, a: Codes, b: Codes, scale_a: Codes, scale_b: Codes, out: Codes, factor: np.float32) -> bool:
+        """Write the product to `out`; False where it is out of reach, and `out` is anything."""
+
+
+@lru_cache(256)
+def fixed_scaled(operation: Operation, shape: tuple[int, int, int], threads: int, usable: frozenset[str]) -> FixedScaled | None:  # noqa: ARG001
+    """Find what computes products of a shape (M, N, K) on a CPU of these features, or None where no kernel does it in one go."""
+    problem = Problem(operation, Extents(1, *shape), Strides((), ()), False, True, False)
+    if operation.own or route.refusal(route.row_named("groups of a form").row, problem, threads, "forms"):
+        return None
+    from fastmma.kernels.scaled import lines, small_groups
+
+    p = scaled_parameters(operation)
+
+    def multiply(a: Codes, b: Codes, scale_a: Codes, scale_b: Codes, out: Codes, factor: np.float32) -> bool:
+        return small_groups.multiply(p, lines.ScaledOperands(a, b, None, out, scale_a, scale_b), factor)
+
+    return multiply
 
 
 def _blocks(problem: Problem, form: Form, epilogue: EpilogueForm | None) -> Fixed:

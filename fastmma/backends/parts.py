@@ -11,7 +11,8 @@ from fastmma.isa.instruction import Instruction
 DEPTH = 1 << 13  # k of a part of many rows; a multiple of every instruction's
 _DEEPEST = 1 << 15  # k of a part of few rows
 _ELEMENTS = 1 << 23  # of A in a part of more k than `DEPTH`
-_CODES = 1 << 24  # the most codes of an operand or of the results
+_CODES = 1 << 24  # the most codes of A or of the results
+_TIMES_OF_B = 4  # as many of B, of which kernels hold a panel, or bytes
 
 
 class Part(NamedTuple):
@@ -49,8 +50,8 @@ def _deepest(rows: int) -> int:
 def is_small(operands: Operands, d: Codes) -> bool:
     """Tell whether everything is one part."""
     (products, rows, columns), depth = d.shape, operands.depth
-    most = products * max(rows * depth, depth * columns, rows * columns)
-    return most <= _CODES and (depth <= DEPTH or depth <= _deepest(rows))
+    most = max(rows * depth, -(-depth * columns // _TIMES_OF_B), rows * columns)
+    return products * most <= _CODES and (depth <= DEPTH or depth <= _deepest(rows))
 
 
 def parts(operands: Operands, d: Codes, unit: int) -> Iterator[Part]:
@@ -63,10 +64,10 @@ def cuts(products: int, rows: int, columns: int, depth: int, unit: int) -> Itera
     """Cut products of these sizes."""
     deep = max(_deepest(rows) // unit, 1) * unit
     longest = max(1, min(depth, deep))
-    wide = max(1, min(columns, _CODES // longest))
+    wide = max(1, min(columns, _CODES, _TIMES_OF_B * _CODES // longest))
     high = max(1, min(rows, _CODES // max(longest, wide)))
     whole = depth <= deep and wide >= columns and high >= rows
-    many = max(1, _CODES // max(1, high * longest, longest * wide, high * wide)) if whole else 1
+    many = max(1, _CODES // max(1, high * longest, -(-longest * wide // _TIMES_OF_B), high * wide)) if whole else 1
     for product in range(0, products, many):
         for column in range(0, columns, wide):
             for row in range(0, rows, high):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import isqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -52,7 +53,8 @@ def refusal(row: Route, problem: Problem, threads: int = 1, call: str = "product
     usable = cpu().usable() if features else frozenset[str]()
     if features and not any(each <= usable for each in features):
         return f"needs a CPU with {text_of_features(row)}"
-    beyond = [_beyond(bounds, problem, threads) for bounds in row.ranges]
+    woken = paying(threads, problem, row)
+    beyond = [_beyond(bounds, problem, woken) for bounds in row.ranges]
     if all(beyond):
         return "; or ".join(beyond)
     return "" if row.holds.test(problem) else f"holds only: {row.holds.text}"
@@ -114,6 +116,13 @@ def explain(problem: Problem, threads: int = 1, calls: tuple[str, ...] = ("produ
     return found
 
 
+def paying(threads: int, problem: Problem, row: Route) -> int:
+    """Return how many of the threads are worth waking for what a row computes."""
+    if threads == 1:
+        return 1
+    return min(threads, max(isqrt(problem.extents.products * problem.extents.work * row.cost // routes.WAKING), 1))
+
+
 def row_named(name: str) -> Chosen:
     """Find a row.
 
@@ -141,7 +150,7 @@ def multiply(problem: Problem, operands: Operands, out: Codes, threads: int, fir
     row, place = choose(problem, first, exact)
     if row.fallback and operands.c is not None and np.may_share_memory(operands.c, out):
         operands = operands._replace(c=operands.c.copy())
-    fallbacks = kernel_of(row)(problem, operands, out, threads)
+    fallbacks = kernel_of(row)(problem, operands, out, paying(threads, problem, row))
     if not fallbacks:
         return
 

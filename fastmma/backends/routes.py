@@ -22,6 +22,8 @@ CALLS = {
 # what computes the results that a kernel leaves out
 FALLBACKS = {"": "-", "next": "the next rows", "exact": "rows without a fallback"}
 
+WAKING = 50_000_000  # picoseconds to wake a thread, which calls do one after the other: n pay where one thread takes n * n times as long
+
 
 class Route(NamedTuple):
     """A kernel, and when it is taken.
@@ -48,6 +50,8 @@ _FROM_ZERO, _FROM_C = ("f32-fma", "f32-fma-pairs"), ("f32-fma-from-c",)
 # one product, or more than one instruction of k: batches of single instructions are another matter
 _MATRICES = ({"products": (1, 1), "work": (1, ANY)}, {"instructions": (2, ANY), "work": (1, ANY)})
 _LARGE = tuple({**each, "work": (1 << 16, ANY), "rows": (4, ANY), "columns": (4, ANY)} for each in _MATRICES)
+# beyond it the Python of a product of any size takes a hundredth of its time
+_SMALL_GROUPS = tuple({**each, "c": (0, 0), "rows": (0, 1024), "work": (1, 1 << 26)} for each in _MATRICES)
 _BLOCKS_OF_TILES = ({"work": (1 << 23, ANY), "rows": (64, ANY), "columns": (16, ANY), "k": (16, ANY)},)
 _SOME = {"products": (1, ANY), "work": (1, ANY)}
 _SINGLE = ({"products": (2, ANY), "instructions": (0, 1)},)
@@ -102,11 +106,7 @@ ROUTES = (
         _FUSED,
         False,
         holds.FORM,
-        (
-            # one thread is done with these before others would have begun
-            {**_WHOLE_K, "work of all": (1, 1 << 19), "results of all": (1, 1 << 16), "products": (0, 1 << 10)},
-            {**_WHOLE_K, "threads": (1, 1), "work of all": (1, 1 << 25), "results of all": (1, 1 << 17), "products": (0, 1 << 10)},
-        ),
+        ({**_WHOLE_K, "threads": (1, 1), "work of all": (1, 1 << 25), "results of all": (1, 1 << 17), "products": (0, 1 << 10)},),
         cost=66,
     ),
     Route(
@@ -117,11 +117,7 @@ ROUTES = (
         ("integer",),
         False,
         holds.BYTES,
-        (
-            {**_FEW, **_ONE_SUM, "codes of a panel": (1, 1 << 17)},
-            # others are not worth waking for it
-            {**_ONE_SUM, "work": (0, 1 << 25), "results of all": (0, 1 << 16), "codes of a panel": (0, 1 << 17)},
-        ),
+        ({**_FEW, **_ONE_SUM, "codes of a panel": (0, 1 << 17)},),
         fallback="",
         cost=5,
     ),
@@ -133,13 +129,11 @@ ROUTES = (
         _FROM_C,
         False,
         holds.STEPS_OF_ONE,
-        (
-            {"work of all": (1, 1 << 21), "results of all": (1, 1 << 18), "products": (0, 1 << 10)},
-            {"threads": (1, 1), "work of all": (1, 1 << 25), "results of all": (1, 1 << 19), "products": (0, 1 << 10)},
-        ),
+        ({"threads": (1, 1), "work of all": (1, 1 << 25), "results of all": (1, 1 << 19), "products": (0, 1 << 10)},),
         fallback="",
         cost=19,
     ),
+    Route("groups of a form", "forms", "scaled/small_groups.py", "GROUPS", _BOTH, True, holds.GROUPS, _SMALL_GROUPS, cost=14),
     Route("registers", "registers", "fused/batch.py", "FUSED", _FUSED, False, holds.REGISTERS, cost=66),
     Route(
         "sparse panels",
@@ -219,8 +213,7 @@ ROUTES = (
         _BOTH,
         True,
         holds.GROUPS,
-        # beyond it the Python of a product of any size takes a hundredth of its time
-        tuple({**each, "c": (0, 0), "rows": (0, 1024), "work": (1, 1 << 26)} for each in _MATRICES),
+        _SMALL_GROUPS,
         cost=14,
     ),
     Route("groups", "products", "scaled/groups.py", "GROUPS", _BOTH, True, holds.GROUPS, _MATRICES, fallback="exact", cost=15),

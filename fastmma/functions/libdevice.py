@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastmma import kernels
+from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import default_floats
 
 # by the beginning of a file's SHA-256: its release, and functions that differ from those of CUDA 13.0
@@ -34,6 +35,28 @@ CHECKED = frozenset(_ALL_RESULTS.split())
 def release() -> tuple[str, frozenset[str]] | None:
     """Return the release of libdevice on this machine, and its functions that differ from CUDA 13.0's; None where it is not known."""
     return RELEASES.get(kernels.functions.bitcode.file_digest())
+
+
+def required_release() -> tuple[str, frozenset[str]]:
+    """Return what `release` does.
+
+    Raises
+    ------
+    NotEmulatedError
+        If there is no libdevice on this machine, or one of a release that is not known.
+    """
+    found = release()
+    if found is None:
+        place = kernels.functions.bitcode.find_bitcode()
+        what = "it is not on this machine" if place is None else f"{place} is of a release that is not known"
+        raise NotEmulatedError(f"a GPU's functions need NVIDIA's libdevice, and {what}: {kernels.functions.bitcode.INSTALL}")
+    return found
+
+
+def difference(function: str) -> str:
+    """Say that a function of the libdevice on this machine is not that of CUDA 13.0, and what to install; empty where it is the same."""
+    name, others = release() or ("", frozenset())
+    return f"{function} of {name}'s libdevice is not that of CUDA 13.0: {kernels.functions.bitcode.INSTALL}" if function in others else ""
 
 
 def tritons_release() -> tuple[str, frozenset[str]] | None:

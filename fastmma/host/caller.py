@@ -73,8 +73,8 @@ class Libraries(Bounded[str, bool]):
 
 
 def find_frame(libraries: Libraries) -> tuple[FrameType, int] | None:
-    """Find the innermost frame on the stack that is no library's, and how far out it is; None where there is none."""
-    frame, level = sys._getframe(1), 1
+    """Find the innermost frame beyond its caller's that is no library's, and how far out it is; None where there is none."""
+    frame, level = sys._getframe(2), 2
     while libraries[frame.f_code.co_filename]:
         if frame.f_back is None:
             return None

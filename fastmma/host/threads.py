@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from math import isqrt
 from queue import SimpleQueue
 from typing import ParamSpec, TypeVar
 
@@ -68,6 +69,14 @@ def thread_count(threads: int | None = None) -> int:
     if isinstance(source, bool) or not 1 <= count <= _MAX_THREADS:
         raise OperandError(f"{name} must be an integer from 1 to {_MAX_THREADS}, not {source!r}")
     return int(count)
+
+
+def worth_waking(threads: int, wakings: int) -> int:
+    """Return how many of the threads pay for work that takes one of them so many times as long as to wake another.
+
+    The caller wakes one after another, and they take turns: n threads pay from n**2 wakings on.
+    """
+    return min(threads, max(isqrt(wakings), 1))
 
 
 class _Work:

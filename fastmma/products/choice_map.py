@@ -19,17 +19,25 @@ _GRID_STEP, _GRID_N, _GRID_K, _GRID_ROWS = 64, (64, 16384), (2624, 16384), 128
 class Runs(NamedTuple):
     """Layers of some type and layout: each has runs of rows of which the library answered alike."""
 
-    layers: dict[tuple[int, int], int]  # N and K, with the layer's number
+    keys: NDArray[np.int64]  # of layers, in ascending order: N * 2**32 + K
+    layer: NDArray[np.int64]  # the number of the layer of each key
     first: NDArray[np.int32]  # run of each layer, and the number of all
     row: NDArray[np.uint16]  # first row of each run
     answer: NDArray[np.uint8] | NDArray[np.uint16]
     asked: tuple[tuple[int, int], ...] = ASKED  # up to how many rows multiples of a number were asked
 
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """N and K of the layers, a row each, by their numbers."""
+        return np.stack([self.keys >> 32, self.keys & 0xFFFFFFFF], 1)[np.argsort(self.layer)]
+
     def find(self, m: int, n: int, k: int) -> int | None:
         """Find the answer for a product; None where nobody asked."""
-        layer = self.layers.get((n, k))
-        if layer is None or m < 1 or not any(m <= most and m % step == 0 for most, step in self.asked):
+        key = (n << 32) + k
+        place = int(self.keys.searchsorted(key))
+        if place == len(self.keys) or self.keys[place] != key or m < 1 or not any(m <= most and m % step == 0 for most, step in self.asked):
             return None
+        layer = self.layer[place]
         begin, end = self.first[layer], self.first[layer + 1]
         run = begin + np.searchsorted(self.row[begin:end], m, "right") - 1
         return int(self.answer[run])
@@ -40,7 +48,9 @@ def read_runs(archive: Any, name: str, answer: str, asked: tuple[tuple[int, int]
     if f"{name}_nk" not in archive:
         return None
     nk, first, row, answers = (archive[f"{name}_{part}"] for part in ("nk", "first", "row", answer))
-    return Runs({(int(n), int(k)): index for index, (n, k) in enumerate(nk)}, first, row, answers, asked)
+    keys = (nk[:, 0].astype(np.int64) << 32) + nk[:, 1]
+    layer = np.argsort(keys, kind="stable")
+    return Runs(keys[layer], layer, first, row, answers, asked)
 
 
 class Grid(NamedTuple):

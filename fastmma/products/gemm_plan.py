@@ -156,7 +156,8 @@ class GemmPlan(LibraryPlan):
     def in_place(self) -> bool:
         """True if the parts of k go through the epilogue one by one, to the result in memory."""
         whole = isinstance(self.split_k, ByTile) or self.split_k == 1
-        return self.join == IN_PLACE and bool(self.epilogue) and not whole and (self.join_dtype or "f32") == self.out
+        sums = "f16" if self.operation.instruction.dtype == "f16" else "f32"
+        return self.join == IN_PLACE and bool(self.epilogue) and not whole and (self.join_dtype or sums) == self.out
 
     @cached_property
     def adds_c(self) -> bool:

@@ -32,6 +32,8 @@ KERNEL_EPILOGUES: dict[str, KernelEpilogue] = {
     "fma": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA, with_gelu=_GELU),
     "fma, gelu after": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA, with_gelu=_GELU_AFTER),
     "fma16": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA, wide="add", with_gelu=_GELU),
+    # with sums in f16
+    "half": KernelEpilogue(("bias", "relu", "round"), ("c", "relu", "round")),
     # parts that are added in place go through the epilogue one by one: c or a bias joins the first one, and its result is the next one's c
     "in-place fma": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA),
     "in-place add": KernelEpilogue(_ALONE, _ADD, _ADD),

@@ -22,6 +22,7 @@ from fastmma.products.epilogue import Epilogue
 from fastmma.products.loop import accumulate
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled_choice import check_operands, scaled_plan
+from fastmma.products.scaled_fixed import multiply_small
 from fastmma.products.scaled_operands import bound, of_lines, promotion_of, scaled_operand
 
 
@@ -151,6 +152,10 @@ def scaled_matmul(
     shape = (*lead, a.shape[-2], b.shape[-1])
     if out is not None:
         check_output(out, shape, FORMATS[plan.out], "scaled_matmul")
+    if c is None and bias is None and beta is None:
+        done = multiply_small(plan, a, b, alpha, out, runner, workers)
+        if done is not None:
+            return done
     left, right = scaled_operand(a).widened(plan.widened[0], runner), scaled_operand(b).widened(plan.widened[1], runner)
     finish = Epilogue("scaled_matmul", plan.epilogue, plan.out, runner, workers)
     values = finish.operands(alpha, beta, c, bias, shape, a.global_scale, b.global_scale)

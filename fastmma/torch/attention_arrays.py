@@ -29,10 +29,11 @@ def as_arrays(*tensors: Tensor) -> list[NDArray[Any]]:
     Raises
     ------
     UnknownError
-        If there is nothing to compute with, or they are no plain tensors on the CPU.
+        If they are no plain tensors on the CPU.
+    NotEmulatedError
+        If there is no known release of libdevice.
     """
-    if libdevice.release() is None:
-        raise UnknownError("libdevice is not installed")
+    libdevice.required_release()
     for each in tensors:
         if each.device.type != "cpu" or each.layout is not torch.strided or each.is_nested or each.dtype not in FLOATS:
             raise UnknownError("fused attention is computed of plain tensors on the CPU")

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 from fastmma.host import forks
 from fastmma.torch.choices import chosen_as_on_gpu
 from fastmma.torch.generators import checkpointed
+from fastmma.torch.initial_weights import filled_as_recorded
 from fastmma.torch.unfixed import FUSED, MATH_ATTENTION, RECURRENT
 
 Answer = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -61,6 +62,7 @@ def _entered(answer: Answer, emulates: Asks) -> ExitStack:
         _leave_uncompiled(stack)
         stack.enter_context(checkpointed())
         stack.enter_context(chosen_as_on_gpu(lambda: _computes_functions(emulates((), {}))))
+        stack.enter_context(filled_as_recorded(lambda: _computes_functions(emulates((), {}))))
         stack.callback(_forget)
         for flow, run in _FLOWS:
             stack.callback(flow.py_kernels.__setitem__, _AUTOGRAD, flow.py_kernels[_AUTOGRAD])

@@ -59,6 +59,10 @@ class DispatchMode(TorchDispatchMode):
         How many calls were not neutral.
     passes : bool
         torch computes everything, and nothing is told.
+    calls : dict
+        What computes calls at once, by their keys.
+    modes : callable
+        torch's settings for products of a dtype.
     """
 
     supports_higher_order_operators = True
@@ -69,7 +73,7 @@ class DispatchMode(TorchDispatchMode):
         self.tally = run.report.tally()
         self.told = 0
         self.passes = False
-        self.calls = kept_by(run.settings).calls
+        self.calls, self.modes = kept_by(run.settings).calls, run.settings.modes
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -94,7 +98,8 @@ class DispatchMode(TorchDispatchMode):
             self.tally[kind] = self.tally.get(kind, 0) + 1
             return result
         if answer is PRODUCT or answer is FUNCTION:
-            kept = self.calls.get(self.key_of(kind, args, kwargs))
+            key = key_of(kind, args, kwargs, self.modes if answer is PRODUCT else None)
+            kept = None if key is None else self.calls.get(key)
             found = None if kept is None else kept(self.run, args)
             if found is not None:
                 self.told += 1
@@ -103,10 +108,6 @@ class DispatchMode(TorchDispatchMode):
             return _ANSWERS[answer](self, kind, func, args, kwargs)
         with autocast.paused():
             return _ANSWERS[answer](self, kind, func, args, kwargs)
-
-    def key_of(self, kind: Kind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Describe a call by all that decides how it is computed, but for numbers in tensors; None where it cannot be described."""
-        return key_of(kind, args, kwargs, self.run.settings.modes if kind.answer is PRODUCT else None)
 
     @contextmanager
     def guessing(self, why: str) -> Iterator[None]:
@@ -181,7 +182,7 @@ def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], 
         return _ANSWERS[kind.other](mode, kind, func, args, kwargs)
     mode.told += 1
     line = mode.run.computed(kind.line.operator, args)
-    key = None if mode.run.guess else mode.key_of(kind, args, kwargs)
+    key = None if mode.run.guess else key_of(kind, args, kwargs)
     if key is not None and key not in mode.calls:
         placed = in_default_mode(functions.place, func, args, kwargs)
         mode.calls.keep(key, placed and kept_function(placed, line))
@@ -193,7 +194,7 @@ def _product(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], k
     if _holds_nothing(args):
         return func(*args, **kwargs)
     mode.told += 1
-    key = mode.key_of(kind, args, kwargs)
+    key = key_of(kind, args, kwargs, mode.modes)
     if key is None or key in mode.calls:
         return answered(mode.run, func, args, kwargs)
     kept = None

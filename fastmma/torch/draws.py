@@ -166,6 +166,7 @@ _GRADIENTS = {
     "native_dropout_backward": _drop_backward,
 }
 _FACTORIES = frozenset({"rand", "randn", "randint", "randint.low", "randperm", "normal.float_float"})
+_ALIKE = "_like"  # in names of operators that take a device, which may be the CPU beside a GPU
 
 
 def draws(func: Any) -> bool:
@@ -198,9 +199,11 @@ def compute(func: Any, given: Arguments) -> Any:
     if key == "rrelu_with_noise" and given["training"]:
         state.take(launch_of(given["self"].numel()).calls * WORDS)
         return None
-    if key not in ROWS or form_of(func) == OUT or libdevice.release() is None:
+    elsewhere = _ALIKE in key and given["device"] is not None and not generators.on_gpu()
+    if key not in ROWS or form_of(func) == OUT or elsewhere:
         _lose(state, key)
         return None
+    libdevice.required_release()
     before = state.offset
     try:
         return ROWS[key](given, state)

@@ -140,5 +140,5 @@ def _emulated(call: Call, dtype: torch.dtype, target: TargetName) -> _Found:
     with emulate(target, as_cuda=True, unknown="one") as emulation:
         digests = _digests(compute(call, dtype, "cuda"))
     report = emulation.report
-    operators = frozenset(base_name(line.operator) for line, _ in report.lines(EMULATED) if line.how == str(RECORDED))
+    operators = frozenset(base_name(line.operator) for line, _ in report.lines(EMULATED) if line.how.startswith(str(RECORDED)))
     return _Found(digests, operators, not report.lines(PASSED, UNSEEN))

@@ -82,8 +82,7 @@ def _fits(formula: Formula) -> bool:
 
 def _is_exact(name: str) -> bool:
     """Tell whether libdevice on this machine computes what CUDA 13.0's does, as far as a formula calls it."""
-    found = libdevice.release()
-    return found is not None and name not in found[1]
+    return name not in libdevice.required_release()[1]
 
 
 def _result_dtype(formula: Formula, tensors: list[Tensor]) -> torch.dtype:
@@ -221,8 +220,9 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
         found, known = lists.compute(func, given)
         return DONE if known and found is None else found
     floats = [each.dtype in FLOATS for each in tensors]
-    if libdevice.release() is None or not any(floats):
+    if not any(floats):
         return None
+    libdevice.required_release()
     if name in reductions.ROWS and name not in ROWS:
         return _reduced(name, given, tensors, threads) if form == NEW else None
     if not all(floats):

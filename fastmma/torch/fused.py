@@ -78,15 +78,17 @@ def compute(run: Emulation, name: str, args: tuple[Any, ...], kwargs: dict[str, 
     Raises
     ------
     NotEmulatedError
-        Of attention, where the settings want no guesses.
+        Of attention, where the settings want no guesses; and without a known release of libdevice.
 
     Returns
     -------
     Its result, or None where its operators are the GPU's, too, or nobody knows; and whether they are the GPU's.
     """
     x = args[0]
-    if not run.settings.computes_functions or libdevice.release() is None or not x.is_floating_point() or x.device.type != "cpu":
+    if not run.settings.computes_functions or not x.is_floating_point() or x.device.type != "cpu":
         return None, True
+    if name != ATTENTION or run.settings.computes_attention:
+        libdevice.required_release()
     try:
         found = _COMPUTE[name](run, *args, **kwargs)
     except NotEmulatedError:

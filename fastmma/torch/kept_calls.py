@@ -12,7 +12,7 @@ from fastmma.host.float_mode import is_default
 from fastmma.torch.functions import Placed, places_of
 from fastmma.torch.places import where
 from fastmma.torch.plans import ALIGNED
-from fastmma.torch.report import Line
+from fastmma.torch.report import EMULATED, Line
 
 if TYPE_CHECKING:
     from fastmma.torch.emulation import Computation, Emulation
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 Key = tuple[Any, ...]
 Answer = Callable[["Emulation", tuple[Any, ...]], Tensor | None]
 _SCALARS = (bool, int, float, str, torch.dtype, type(None))
-_STRIDED = torch.strided
 _AGAIN = "again"  # stands in keys for a tensor that is the one before, so that places of operands among arguments are told apart
 
 
@@ -37,25 +36,27 @@ def key_of(kind: object, args: tuple[Any, ...], kwargs: dict[str, Any], modes: C
         torch's settings by the dtype of the last tensor, for calls that depend on them.
     """
     key: list[Any] = [kind]
-    dtype = before = None
-    for each in args:
-        if isinstance(each, Tensor):
-            if each.layout is not _STRIDED or each.is_nested:
+    before = None
+    try:
+        for each in args:
+            if isinstance(each, Tensor):
+                if each is before:
+                    key.append(_AGAIN)
+                before = each
+                place = each.data_ptr() % ALIGNED
+                key.append((each.dtype, each.shape, each.stride(), place, each.is_cpu, each.is_neg(), each.layout))
+            elif isinstance(each, _SCALARS):
+                key.append(repr(each))  # which tells 1 from 1.0, and 0.0 from -0.0
+            else:
                 return None
-            if each is before:
-                key.append(_AGAIN)
-            before, dtype = each, each.dtype
-            key += dtype, each.shape, each.stride(), each.data_ptr() % ALIGNED, each.is_cpu, each.is_neg()
-        elif isinstance(each, _SCALARS):
-            key.append(repr(each))  # which tells 1 from 1.0, and 0.0 from -0.0
-        else:
-            return None
+    except RuntimeError:  # of tensors that are sparse or nested
+        return None
     for name, each in kwargs.items():
         if not isinstance(each, _SCALARS):
             return None
         key += name, repr(each)
-    if modes is not None and dtype is not None:
-        key.append(modes(dtype))
+    if modes is not None and before is not None:
+        key.append(modes(before.dtype))
     return tuple(key)
 
 
@@ -71,13 +72,17 @@ def kept_product(computation: Computation, operands: tuple[Tensor | None, ...], 
     if fixed is None or a is None or b is None or addend is None or last is not operands[1]:
         return None
     stride = torch.empty(shape, device="meta").stride()
+    is_emulated = line.status == EMULATED
 
     def compute(run: Emulation, args: tuple[Any, ...]) -> Tensor | None:
         result = torch.empty_strided(shape, stride, dtype=out)
         added = 0 if addend < 0 else args[addend].data_ptr()
         if not is_default() or not fixed(args[a].data_ptr(), args[b].data_ptr(), result.data_ptr(), None, added):
             return None
-        run.done(line)
+        if is_emulated and not run.guess:
+            run.report.count(line, where())
+        else:
+            run.done(line)
         return result.add_(0.0) if filled else result
 
     return compute

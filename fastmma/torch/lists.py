@@ -206,8 +206,9 @@ def compute(func: Any, given: Arguments) -> tuple[Any, bool]:
     The result, and whether there is one: operators in place have none.
     """
     name: str = func._schema.name.partition("::")[2]
-    if not _fits(given) or form_of(func) == OUT or libdevice.release() is None:
+    if not _fits(given) or form_of(func) == OUT:
         return None, False
+    libdevice.required_release()
     try:
         if name in STEPS:
             if name == "_fused_sgd_" and given["grad_scale"] is not None:

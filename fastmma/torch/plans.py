@@ -22,7 +22,7 @@ from fastmma.products.library_gpu import library_gpu
 from fastmma.products.order import WORKSPACE
 from fastmma.torch.arrays import DTYPES
 from fastmma.torch.report import ASSUMED, EMULATED
-from fastmma.torch.settings import Modes, Settings
+from fastmma.torch.settings import USUAL, Modes, Settings
 
 # torch's dtypes that cuBLAS multiplies on tensor cores, and the formats that they are multiplied in
 FORMATS = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "tf32", torch.int8: "s8"}
@@ -94,54 +94,71 @@ def planned(settings: Settings, a: Strided, b: Strided, dtype: torch.dtype, epil
             return Planned(gemm_plan(a, b, **given), EMULATED, "no k")
         if settings.library and said is None:
             _refuse(modes)
+            if modes.half_sums:
+                return _summed_in_half(settings, a, b, epilogue, modes)
         found = _of_library(settings, a, b, dtype, epilogue, given) if settings.library and not modes.half_sums else None
         if found is None:
             how = "one accumulator" if settings.library is None or modes.half_sums else unknown_plan(settings, FORMATS[dtype])
             found = Planned(gemm_plan(a, b, **given), ASSUMED, how)
     except (InstructionError, TargetError, OperandError) as error:
         raise UnknownError(str(error)) from None
+    if not modes.narrow_joins and settings.library is not None and said is None:
+        return checked(settings, _joined_wide(settings, a, b, epilogue, modes, found))
     if found.status == ASSUMED and epilogue.activation:
         raise UnknownError(f"what cuBLASLt chooses with {epilogue.activation} is not known here")
     if found.status == ASSUMED and said is None and settings.library is not None and not epilogue.grouped:
         chosen = by_choice(settings, a, b, epilogue)
         if chosen is not None and isinstance(chosen.plan, LanesPlan):
-            return checked(settings, chosen if modes.narrow_joins else found)
+            return checked(settings, chosen)
         found = chosen or found
-    found = found if modes.narrow_joins or settings.library is None else _joined_wide(settings, found)
     return checked(settings, _chosen(found, said))
 
 
 def _refuse(modes: Modes) -> None:
     """Raise UnknownError where torch's settings make a library take kernels in orders that are not known."""
-    if modes.half_sums:
-        raise UnknownError("cuBLAS sums float16 products in float16 by kernels of mma, in parts of k that are not known")
     if not modes.split_k:
         raise UnknownError("without split-k, torch refuses most products on a GPU, and the order of others is not known")
 
 
-def _joined_wide(settings: Settings, found: Planned) -> Planned:
-    """Take the plan where torch lets the library join parts of k in float32 alone."""
+def _summed_in_half(settings: Settings, a: Strided, b: Strided, epilogue: Epilogue, modes: Modes) -> Planned:
+    """Plan a product of float16 that is summed in float16; raise UnknownError where what the library chooses is not known.
+
+    Nothing is recorded of them but answers, and one of 131 fresh calls at the surest leaves had other bits: they are assumed.
+    """
+    found = by_choice(settings, a, b, epilogue, modes)
+    if found is None:
+        raise UnknownError("cuBLAS sums float16 products in float16 by kernels of mma, in parts of k that are not known here")
+    return checked(settings, found._replace(status=ASSUMED))
+
+
+def _joined_wide(settings: Settings, a: Strided, b: Strided, epilogue: Epilogue, modes: Modes, found: Planned) -> Planned:
+    """Take the plan where torch lets the library join parts of k in float32 alone; `found` is that with all joins."""
     plan = found.plan
-    if found.status == ASSUMED:
-        return found
-    if not isinstance(plan, GemmPlan):
-        return Planned(plan, ASSUMED, f"nothing is recorded without reduced-precision reductions; with them, {found.how}")
-    alike = plan.operation.instruction.op == "wgmma" or plan.split_k == 1 or plan.out not in ("f16", "bf16")
-    rate = _WIDE.get(library_gpu(settings.target))
-    if alike and rate:
-        return Planned(plan, EMULATED, f"{found.how}; {OrderEvidence('fitted', _WIDE_RULE, rate)}")
-    wide = replace(plan, join="ascending", join_dtype="") if plan.join == WORKSPACE else plan
-    return Planned(wide, ASSUMED, f"no plan without reduced-precision reductions is recorded; with them, {found.how}")
+    if found.status == EMULATED and isinstance(plan, GemmPlan):
+        alike = plan.operation.instruction.op == "wgmma" or plan.split_k == 1 or plan.out not in ("f16", "bf16")
+        rate = _WIDE.get(library_gpu(settings.target))
+        if alike and rate:
+            return Planned(plan, EMULATED, f"{found.how}; {OrderEvidence('fitted', _WIDE_RULE, rate)}")
+    chosen = None if epilogue.grouped else by_choice(settings, a, b, epilogue, modes)
+    if chosen is not None:
+        return chosen
+    if epilogue.activation:
+        raise UnknownError(f"what cuBLASLt chooses with {epilogue.activation} is not known here")
+    if isinstance(plan, GemmPlan) and plan.join == WORKSPACE:
+        plan = replace(plan, join="ascending", join_dtype="")
+    how = found.how if found.status == ASSUMED else f"no plan without reduced-precision reductions is recorded; with them, {found.how}"
+    return Planned(plan, ASSUMED, how)
 
 
-def by_choice(settings: Settings, a: Strided, b: Strided, epilogue: Epilogue, *, tf32: bool = True) -> Planned | None:
+def by_choice(settings: Settings, a: Strided, b: Strided, epilogue: Epilogue, modes: Modes = USUAL, *, tf32: bool = True) -> Planned | None:
     """The plan of the kernel that the library chose for matrices like these when it was asked; None where it was not, or no plan has it."""
-    if settings.library is None or not epilogue.aligned or (a.ndim != 2 and tf32 and settings.book is None):
+    other = modes.half_sums or not modes.narrow_joins
+    if settings.library is None or not epilogue.aligned or (a.ndim != 2 and tf32 and settings.book is None and not other):
         return None
+    given = epilogue_options(epilogue) | {"reduced_precision_reduction": modes.narrow_joins}
+    given |= {"accumulator": "f16"} if modes.half_sums else {}
     try:
-        plan = cublas.plan(
-            a, b, target=settings.target, out_dtype=DTYPES[epilogue.out], tf32=tf32, plans=settings.book, **epilogue_options(epilogue)
-        )
+        plan = cublas.plan(a, b, target=settings.target, out_dtype=DTYPES[epilogue.out], tf32=tf32, plans=settings.book, **given)
     except OperandError:
         return None
     return Planned(plan, status_of(plan.evidence), str(plan.evidence))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from fastmma.torch.arrays import DTYPES, to_numpy, to_torch
 from fastmma.torch.batch_norms import normalize, normalize_backward
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+_SUMMED = frozenset({0.0, 1.0, 2.0, math.inf, -math.inf})  # orders of norms that take no power
 _ALIGNED = 16  # bytes of an address from which kernels load vectors
 _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 
@@ -136,6 +138,8 @@ def _trace(given: Arguments) -> Tensor:
 
 
 def _norm(given: Arguments) -> Tensor:
+    if not given["self"].dim() and given["dim"] == [] and float(given["ord"]) not in _SUMMED:
+        raise NotEmulatedError("a GPU takes no power of a number without dimensions")
     x, memory = as_strided_array(_in_result_dtype(given))
     dtype = None if given["dtype"] is None else _dtype(given)
     return as_tensor(reduce.reduce_norm(x, float(given["ord"]), _axes(given), keepdims=given["keepdim"], dtype=dtype, **memory))
@@ -167,6 +171,8 @@ def _safe_softmax(given: Arguments) -> Tensor:
         raise NotEmulatedError("a softmax in another format is not known")
     array = as_gpu_array(x)
     found = softmax.softmax(array, given["dim"])
+    if not np.isnan(found.take(0, given["dim"]) if x.dim() else found).any():  # the softmax of such a row is NaN
+        return as_tensor(found)
     empty = np.isneginf(array.astype(np.float32)).all(given["dim"], keepdims=True)
     return as_tensor(np.where(empty, np.zeros((), found.dtype), found))
 

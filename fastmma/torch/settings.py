@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from fastmma.functions import libdevice
 from fastmma.host.environment import variable
 from fastmma.host.errors import OperandError
 from fastmma.host.threads import thread_count
@@ -43,10 +44,12 @@ class Modes(NamedTuple):
 
 
 _RECORDED = ("H100", "H200")  # of 132 multiprocessors, which decide how sums are shared
-_USUAL = Modes()
+USUAL = Modes()
+_OF_FLOAT32 = (USUAL, Modes(tf32=True))
 # what torch gives cuBLAS and cuBLASLt on Hopper, in KiB, unless the environment says another size
 _CONFIG, _LT_SIZE, _WORKSPACE, _LT_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", 32 << 10, "1024"
 # whether parts of k may be joined in 16 bits, and whether there may be any: what torch.backends.cuda.matmul reads, at a tenth of its cost
+_PRECISION = torch._C._get_fp32_precision_getter  # of a backend and an operator: what their `fp32_precision` reads
 _REDUCTIONS = {
     torch.bfloat16: torch._C._get_cublas_allow_bf16_reduced_precision_reduction,
     torch.float16: torch._C._get_cublas_allow_fp16_reduced_precision_reduction,
@@ -105,8 +108,10 @@ class Settings:
         return self.functions != "torch" and library_gpu(self.target) in _RECORDED
 
     def status_of(self, operator: str) -> tuple[str, str]:
-        """Say whether an operator that is computed has the bits of the GPU's version of torch, and which that is."""
-        return self.functions.status_of(operator) if isinstance(self.functions, FunctionAgreement) else (EMULATED, str(RECORDED))
+        """Say whether an operator has the bits of the GPU's version of torch, which that is, and whose libdevice is here."""
+        release, _ = libdevice.required_release()
+        status, how = self.functions.status_of(operator) if isinstance(self.functions, FunctionAgreement) else (EMULATED, str(RECORDED))
+        return status, f"{how}, libdevice of {release}"
 
     @cached_property
     def other_workspace(self) -> str:
@@ -132,22 +137,23 @@ class Settings:
     def modes(self, dtype: torch.dtype) -> Modes:
         """Read torch's settings for products of a dtype."""
         if dtype is torch.float32:
-            return Modes(tf32=self.takes_tf32())
+            return _OF_FLOAT32[self.takes_tf32()]
         reductions = _REDUCTIONS.get(dtype)
         if reductions is None:
-            return _USUAL
+            return USUAL
         narrow, split = reductions()
         half_sums = dtype is torch.float16 and torch.backends.cuda.matmul.allow_fp16_accumulation
-        return _USUAL if narrow and split and not half_sums else Modes(False, half_sums, narrow, split)
+        return USUAL if narrow and split and not half_sums else Modes(False, half_sums, narrow, split)
 
     def takes_tf32(self) -> bool:
         """Tell whether products of float32 are in TF32: what the caller said, or else torch's own settings, the most special first."""
         if self.fp32 is not None:
             return self.fp32 == "tf32"
-        for said in (torch.backends.cuda.matmul.fp32_precision, torch.backends.fp32_precision):
+        for place in (("cuda", "matmul"), ("generic", "all")):
+            said = _PRECISION(*place)
             if said != "none":
                 return bool(said == "tf32")
-        return bool(torch.get_float32_matmul_precision() != "highest")
+        return bool(torch._C._get_float32_matmul_precision() != "highest")
 
 
 def _check_functions(functions: Any, target: TargetName) -> None:

@@ -26,7 +26,7 @@ class Version(NamedTuple):
     gpus: str
 
     def __str__(self) -> str:
-        return f"PyTorch {self.torch} on {self.gpus}, CUDA {self.cuda}'s libdevice"
+        return f"PyTorch {self.torch} for CUDA {self.cuda} on {self.gpus}"
 
 
 VERSIONS = {"2.11": Version("2.11", "13.0", "9.19", "an H100 and an H200")}

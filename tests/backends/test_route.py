@@ -268,16 +268,16 @@ def test_forms_depend_on_threads() -> None:
         found = route.explain(problem(*given), threads, ("forms",))
         return [verdict.row.name for verdict in found if not verdict.reason]
 
-    assert taken(2, "f16", 64, 64, 128) == taken(1, "f16", 64, 64, 129) == taken(1, "f16", 255, 256, 256) == ["blocks of a form"]
+    assert taken(2, "f16", 128, 128, 128) == taken(1, "f16", 255, 256, 256) == ["blocks of a form"]
     assert taken(1, "f16", 512, 256, 255) == taken(1, "f16", 127, 512, 512) == taken(1, "f16", 1024, 127, 256) == ["blocks of a form"]
-    assert taken(2, "f16", 64, 64, 129) == taken(2, "f16", 512, 256, 257) == taken(1, "f16", 8, 8, 8, 1025) == []
+    assert taken(2, "f16", 128, 128, 256) == taken(2, "f16", 512, 256, 257) == taken(1, "f16", 8, 8, 8, 1025) == []
     assert taken(1, "f16", 256, 256, 256) == taken(1, "f16", 363, 363, 128) == taken(1, "f16", 16, 1024, 2049) == ["panels of a form"]
     assert taken(1, "f16", 2049, 512, 257) == taken(1, "f16", 1024, 1025, 257) == taken(1, "f16", 512, 128, 1024) == []
     assert taken(2, "s8", 256, 256, 512) == taken(1, "s8", 256, 256, 512) == ["bytes of a form"]
-    assert taken(2, "s8", 256, 256, 513) == taken(1, "s8", 257, 256, 512) == []
+    assert taken(2, "s8", 256, 256, 513) == taken(1, "s8", 257, 256, 512) == taken(2, "s8", 256, 257, 256) == []
     assert taken(1, "f16", 363, 363, 4) == []  # results
     chains = problem("f64", 1, 1, 1)._replace(operation=operation_of("fma.rn.f32", "sm_90a"), parts=4)
-    for threads, k, names in ((2, 128, ["chains of a form"]), (2, 129, []), (1, 2048, ["chains of a form"]), (1, 2049, [])):
+    for threads, k, names in ((2, 512, ["chains of a form"]), (2, 1024, []), (1, 2048, ["chains of a form"]), (1, 2049, [])):
         found = route.explain(chains._replace(extents=Extents(1, 128, 128, k)), threads, ("forms",))
         assert [verdict.row.name for verdict in found if not verdict.reason] == names
 

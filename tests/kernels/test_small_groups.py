@@ -43,5 +43,9 @@ def test_out_of_reach(parameters):
     small[0, 0] = 1
     assert not multiply(parameters, usual._replace(scale_a=nan))
     assert not multiply(parameters, usual._replace(scale_a=small, scale_b=wide))
-    assert not multiply(parameters, usual._replace(a=none))
+    assert multiply(parameters, usual._replace(a=none))
+    assert not usual.out.any()
+    unseen = usual.a.copy()
+    unseen[0, :16] = 0  # the scale of zeros does not count
+    assert multiply(parameters, usual._replace(a=unseen, scale_a=small))
     assert multiply(parameters, usual)

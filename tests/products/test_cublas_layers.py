@@ -30,7 +30,7 @@ def test_layers_agree_with_the_map() -> None:
         fmt = kind.removesuffix("fast")
         known = MAP._runs(f"{kind}_nt{'_bias' * biased}")
         assert known is not None
-        for n, k in rng.permutation(list(known.layers))[:60].tolist():
+        for n, k in rng.permutation(known.sizes)[:60].tolist():
             for m in rng.integers(1, 641, 20).tolist():
                 found = LAYERS.find(kind, Product(fmt, "nt", m, n, k, OUTS.get(fmt, fmt)), biased=biased)
                 parts = MAP.find(kind, "nt", m, n, k, biased=biased)
@@ -63,7 +63,7 @@ def test_known_rows_of_other_layers_are_cut_as_a_gpu_answered(kind: str, least: 
     held, fmt, out = read_runs(archive, kind, "id"), fastmma.FORMATS[kind].dtype, OUTS.get(kind, kind)
     assert held is not None
     counts: Counter[bool] = Counter()
-    for n, k in list(held.layers)[:: len(held.layers) // 6]:
+    for n, k in held.sizes[:: len(held.sizes) // 6].tolist():
         rows = list(range(1, 641, 71))
         found = invariance(n, k, dtype=kind, target="H200", rows=rows)
         for m in rows:

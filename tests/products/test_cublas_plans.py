@@ -101,6 +101,29 @@ def test_gelu_epilogues_of_an_h200_are_replayed() -> None:
         fastmma.gemm_plan(*untouched(16, 16, 16), target="A100", activation="gelu", out_dtype="bf16")
 
 
+def test_sums_in_f16_are_replayed() -> None:
+    """Calls of torch that no rule was made from."""
+    for sample in cublas_kernels.samples(cublas_kernels.PATH.with_name("cublas_sums.npz")):
+        assert cublas_kernels.same(cublas_kernels.computed(sample), sample.elements), (sample.query, sample.choice)
+    a, b = untouched(48, 56, 100, np.float16)
+    found = fastmma.cublas.plan(a, b, out_dtype="f16", accumulator="f16")
+    assert found.operation.instruction.dtype == "f16"
+    for given, message in (({"out_dtype": "f32"}, "sums f16 with f16 results in f16"), ({"beta": 0.5, "c": a[:, :1]}, "nothing is known")):
+        with pytest.raises(fastmma.OperandError, match=message):
+            fastmma.cublas.plan(a, b, accumulator="f16", **({"out_dtype": "f16"} | given))
+
+
+def test_parts_are_joined_in_f32_alone() -> None:
+    a, b = untouched(172, 29, 497)
+    plans = [
+        fastmma.cublas.plan(a, b, bias=np.empty(29, BF16), out_dtype="bf16", reduced_precision_reduction=each) for each in (True, False)
+    ]
+    assert [plan.join for plan in plans] == ["workspace", "ascending"]
+    a, b = untouched(16, 4096, 4096)
+    plans = [fastmma.cublas.plan(a, b, out_dtype="bf16", reduced_precision_reduction=each) for each in (True, False)]
+    assert plans[0].order == plans[1].order
+
+
 def test_few_samples_are_refused() -> None:
     refused = []
     for sample in SAMPLES:

@@ -54,6 +54,8 @@ REVIEWED = {
     "kernels/llvm/object_code.py: _linked": "records that code is compiled for",
     "kernels/llvm/translation.py: self._loops": "of one function that is emitted",
     "kernels/llvm/translation.py: self._names": "of one function that is emitted",
+    "kernels/matrices/loans.py: _kept": "64, of at most 2^28 bytes together",
+    "kernels/matrices/loans.py: self._lent": "of one call",
     "kernels/matrices/memory.py: self.addresses": "the parts of one buffer",
     "products/prepared.py: self._kept": "emptied when it holds as many forms as it may",
     "products/prepared.py: self._seen": "emptied when it holds as many forms as it may",

@@ -2,7 +2,7 @@
 
 ``PYTHONPATH=tests python -m reference.cublas_kernels --count 2000 --seed 5`` asks the cuBLASLt of the GPU in this machine for choices of
 fresh products, runs each by that algorithm, and prints by family how many have every bit by `fastmma.cublas.plan`; ``--save FILE`` keeps
-them.
+them. Those of ``cublas_sums.npz``, of the kind ``"f16acc"``, are calls of torch with ``allow_fp16_accumulation``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ BIAS, RELU, GELU = 4, 2, 32  # bits of an epilogue's number
 DTYPES: dict[str, Any] = {
     "bf16": ml_dtypes.bfloat16,
     "f16": np.float16,
+    "f16acc": np.float16,
     "tf32": np.float32,
     "f32": np.float32,
     "e4m3": ml_dtypes.float8_e4m3fn,
@@ -69,8 +70,8 @@ class Sample(NamedTuple):
 
 def operands(query: Query, index: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
     """The rows of a and the columns of b that are kept: their products cancel in pairs, so that the order of k shows."""
-    fmt, dtype = query.kind.removesuffix("fast"), DTYPES[query.kind]
-    a, b = cancelling.vectors(fmt, fmt, query.k, query.seed + 1000003 * index)
+    fmt, dtype = query.kind.removesuffix("fast").removesuffix("acc"), DTYPES[query.kind]
+    a, b = cancelling.vectors(fmt, fmt, query.k, query.seed + 1000003 * index, small=query.kind == "f16acc")
     return a[: len(kept(query.m))].astype(dtype), b[: len(kept(query.n))].astype(dtype)
 
 
@@ -109,9 +110,9 @@ def planned(sample: Sample, gpu: str = "H200") -> Any:
     query = sample.query
     dtype, choice = DTYPES[query.kind], fastmma.cublas.Choice(*sample.choice, workspace=sample.workspace)
     a, b = _empty(query.m, query.k, dtype, query.layout[0]), _empty(query.k, query.n, dtype, query.layout[1])
-    out = None if query.out == "s32" else query.out
-    fast = query.kind == "e4m3fast"
-    return fastmma.cublas.plan(a, b, choice=choice, target=gpu, out_dtype=out, use_fast_accum=fast, **arguments(query, whole=True))
+    given = {"out_dtype": None if query.out == "s32" else query.out, "use_fast_accum": query.kind == "e4m3fast"}
+    given |= {"accumulator": "f16"} if query.kind == "f16acc" else {}
+    return fastmma.cublas.plan(a, b, choice=choice, target=gpu, **given, **arguments(query, whole=True))
 
 
 def computed(sample: Sample, gpu: str = "H200") -> NDArray[Any]:

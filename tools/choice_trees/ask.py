@@ -18,7 +18,7 @@ from tools.choice_trees.draw import BLOCK, KINDS, Kind, draw
 ATTRIBUTES = 9  # of cublasLtMatmulAlgoConfigAttributes_t: those of `fastmma.cublas.Choice`, in order
 _TRANSA, _TRANSB, _EPILOGUE, _BIAS, _SCALES, _FAST = 3, 4, 7, 8, (17, 18), 25  # cublasLtMatmulDescAttributes_t
 _ROWS, _COLUMNS, _LEAD, _BATCH, _STRIDE = 2, 3, 4, 5, 6  # cublasLtMatrixLayoutAttribute_t
-_WORKSPACE, _ALIGNMENTS = 1, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t
+_WORKSPACE, _REDUCTIONS, _ALIGNMENTS = 1, 3, (5, 6, 7, 8)  # cublasLtMatmulPreferenceAttributes_t
 _POINTER = 0x700000000000  # of a bias and of scales, which nobody reads
 
 
@@ -42,6 +42,8 @@ class Asker:
         self._call("Create", ctypes.byref(self._handle))
         self._call("MatmulPreferenceCreate", ctypes.byref(self._limits))
         self._set("MatmulPreference", self._limits, _WORKSPACE, ctypes.c_uint64(kind.workspace))
+        if kind.reductions:
+            self._set("MatmulPreference", self._limits, _REDUCTIONS, ctypes.c_uint32(kind.reductions))
         for attribute in _ALIGNMENTS:
             self._set("MatmulPreference", self._limits, attribute, ctypes.c_uint32(256))
         self._products = [self._product(kind, layout) for layout in range(4)]
@@ -60,7 +62,7 @@ class Asker:
     def _product(self, kind: Kind, layout: int) -> ctypes.c_void_p:
         """Describe a row-major product, which is a column-major one where b comes first."""
         made = ctypes.c_void_p()
-        self._call("MatmulDescCreate", ctypes.byref(made), kind.compute, 0)
+        self._call("MatmulDescCreate", ctypes.byref(made), kind.compute, kind.scale)
         values: list[tuple[int, Any]] = [(_TRANSA, ctypes.c_int32(layout & 1)), (_TRANSB, ctypes.c_int32(layout >> 1))]
         values += [(_EPILOGUE, ctypes.c_uint32(4)), (_BIAS, ctypes.c_uint64(_POINTER))] if kind.bias else []
         values += [(attribute, ctypes.c_uint64(_POINTER)) for attribute in (_SCALES if kind.scales else ())]

@@ -9,17 +9,20 @@ from numpy.typing import NDArray
 
 BLOCK = 20_000  # products of a seed
 _BF16, _F16, _E4M3, _F32 = 14, 2, 28, 0  # cudaDataType_t
-_COMPUTE_F32, _COMPUTE_TF32 = 68, 77  # cublasComputeType_t
+_COMPUTE_F16, _COMPUTE_F32, _COMPUTE_TF32 = 64, 68, 77  # cublasComputeType_t
+_COMPUTE_TYPE = 2  # CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
 _PLAIN, _BIASED = 32 << 20, 1 << 20  # bytes of workspace that PyTorch lends
 
 
 class Kind(NamedTuple):
-    """Products that a tree is about."""
+    """Products that a tree is about: types by the numbers of cuBLASLt, bytes of workspace, a mask of reductions (0: all), and more."""
 
     dtype: int
     result: int
     compute: int = _COMPUTE_F32
+    scale: int = _F32
     workspace: int = _PLAIN
+    reductions: int = 0
     bias: bool = False
     scales: bool = False
     fast: bool = False
@@ -37,6 +40,13 @@ KINDS = {
 }
 KINDS |= {f"{name}_bias": KINDS[name]._replace(bias=True, workspace=_BIASED) for name in ("bf16", "f16", "tf32", "f32")}
 KINDS |= {f"{name}_stack": KINDS[name]._replace(stack=True) for name in ("bf16", "f16", "tf32", "f32")}
+# as `torch.backends.cuda.matmul` asks with allow_fp16_accumulation, and without reductions in reduced precision
+KINDS |= {
+    name.replace("f16", "f16acc"): KINDS[name]._replace(compute=_COMPUTE_F16, scale=_F16) for name in ("f16", "f16_bias", "f16_stack")
+}
+KINDS |= {
+    f"{fmt}_wide{end}": KINDS[fmt + end]._replace(reductions=_COMPUTE_TYPE) for fmt in ("bf16", "f16") for end in ("", "_bias", "_stack")
+}
 _SHARES = {"any": 0.30, "decode": 0.18, "prefill": 0.17, "vector": 0.10, "small": 0.13, "deep": 0.12}
 _HIDDEN = np.array([64, 96, 128, 192, 256, 320, 384, 448, 512, 576, 640, 768, 896, 1024, 1152, 1280, 1344, 1408, 1536, 1600, 1664, 1792])
 _MODELS = np.concatenate([_HIDDEN, np.arange(2048, 32769, 128), [36864, 49152, 50257, 50272, 51200, 65024, 100352, 128256, 151936, 256000]])

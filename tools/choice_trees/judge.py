@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -42,12 +43,13 @@ def main() -> None:
     parser.add_argument("answers", type=Path, help="the folder of the answers, of seeds that no tree was grown from")
     parser.add_argument("--gpu", default="H200", help="whose trees are judged")
     options = parser.parse_args()
-    shipped = trees(TABLES[options.gpu, VERSION].trees)
-    for name in KINDS:
-        files = sorted(options.answers.glob(f"{name}.*.npz"))
-        if shipped.tree(name) is None or not files:
+    table = TABLES[options.gpu, VERSION]
+    files = (trees(name) for name in (table.trees, table.other_trees) if name)
+    for shipped, name in product(files, KINDS):
+        found = sorted(options.answers.glob(f"{name}.*.npz"))
+        if shipped.tree(name) is None or not found:
             continue
-        counts = sum((judge(file, shipped) for file in files), np.zeros((_LEVELS, 2), np.int64))
+        counts = sum((judge(file, shipped) for file in found), np.zeros((_LEVELS, 2), np.int64))
         right, of = counts.sum(0)
         rates = ", ".join(f"{found:,} of {count:,}" for found, count in counts)
         print(f"{name}: {right:,} of {of:,} ({right / of:.2%}); by how sure the leaf is: {rates}", flush=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.products.cublas.features import measure
-from fastmma.products.cublas.trees import Tree, Trees, tell
+from fastmma.products.cublas.trees import Tree, Trees, name_before, tell
 
 LEAF, CHOICES = 255, 1 << 14  # as `fastmma.products.cublas.trees` reads them
 _SAME = {"e4m3_fast": "e4m3"}  # kinds that have the tree of another
@@ -25,14 +25,14 @@ def find_leaves(tree: Tree, values: NDArray[np.float32]) -> NDArray[np.int64]:
     return leaves
 
 
-def numbers_of(name: str, products: NDArray[Any], before: Trees | None) -> NDArray[np.float32]:
+def numbers_of(name: str, products: NDArray[Any], earlier: Trees | None) -> NDArray[np.float32]:
     """Return all numbers of products of a kind, those of trees before among them."""
     values = measure(products)
-    tree = None if before is None else before.tree(_SAME.get(name, name))
-    if before is None or tree is None:
+    tree = None if earlier is None else earlier.tree(_SAME.get(name, name_before(name)))
+    if earlier is None or tree is None:
         return values
     leaves = find_leaves(tree, values)
-    return np.concatenate([values, tell(before.choices[leaves % CHOICES], leaves // CHOICES)], 1)
+    return np.concatenate([values, tell(earlier.choices[leaves % CHOICES], leaves // CHOICES)], 1)
 
 
 def walk(nodes: NDArray[np.integer[Any]], thresholds: NDArray[np.float32], values: NDArray[np.float32]) -> NDArray[np.int64]:

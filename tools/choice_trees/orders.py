@@ -12,7 +12,7 @@ _STAGES = {16: (3, 4, 5, 6, 27), 32: (7, 8, 9, 10, 11, 12, 25), 64: (13, 14, 15,
 # k of a tile by the number of the stages
 _TILE = np.array([next((tile for tile, stages in _STAGES.items() if number in stages), 0) for number in range(64)])
 _NVJET, _CUTLASS, _BY_8 = 66, (12, 21, 23, 24), 24
-_SIZES = {"bf16": 2, "f16": 2, "tf32": 4, "f32": 4, "e4m3": 1}
+_SIZES = {"bf16": 2, "f16": 2, "f16acc": 2, "tf32": 4, "f32": 4, "e4m3": 1}
 
 
 def _parted(name: str, products: NDArray[Any], choices: NDArray[Any]) -> tuple[Integers, Integers, Integers, Integers]:
@@ -37,8 +37,11 @@ def orders(name: str, products: NDArray[Any], choices: NDArray[Any]) -> Integers
     family, tile, length, parts = _parted(name, products, choices)
     k, nvjet, one = products[:, 3].astype(np.int64), choices[:, 0] == _NVJET, length == 0
     left_out = np.where(nvjet & ~one, np.maximum(k - parts * length, 0), 0)
-    rest = k % np.maximum(tile, 1) * (tile > 0)
-    return np.stack([family, rest, length, *_others(choices, one), left_out, nvjet & ~one], 1)
+    each = np.where(length > 0, length, k)
+    last, step = (k - 1) % np.maximum(each, 1) + 1, np.where((choices[:, 6] == 0) | (_SIZES[name.partition("_")[0]] == 4), 8, 16)
+    # what comes before whole tiles, of all parts and of the last one, unless it is of whole instructions
+    rest = [np.where((tile == 0) | (part % step == 0), 0, part % np.maximum(tile, 1)) for part in (each, last)]
+    return np.stack([family, *rest, length, *_others(choices, one), left_out, nvjet & ~one], 1)
 
 
 def classes(name: str, products: NDArray[Any], choices: NDArray[Any]) -> Integers:

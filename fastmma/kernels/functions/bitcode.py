@@ -14,6 +14,7 @@ from typing import NamedTuple
 from fastmma.host.errors import BackendError
 
 FILE = "libdevice.10.bc"
+INSTALL = "pip install nvidia-nvvm==13.0.*"
 _TRITONS = "backends/nvidia/lib"
 # folders in packages that pip installs, and below a CUDA toolkit
 _PACKAGES = (("nvidia", "cu13/nvvm/libdevice"), ("nvidia", "cuda_nvcc/nvvm/libdevice"), ("triton", _TRITONS))
@@ -102,7 +103,7 @@ def bitcode(given: Path | None = None) -> Bitcode:
     """
     path = find_bitcode() if given is None else given
     if path is None:
-        raise BackendError("NVIDIA's libdevice is not on this machine; pip install nvidia-nvvm==13.0.*")
+        raise BackendError(f"NVIDIA's libdevice is not on this machine: {INSTALL}")
     from llvmlite import binding
 
     text = str(binding.parse_bitcode(path.read_bytes()))

@@ -52,7 +52,8 @@ def join_vectors(values: Any, mean: Any, squares: Any, count: Any, size: int) ->
 def join_lanes(mean: Any, squares: Any, count: Any, warp: int) -> None:
     """Join the upper half of a warp's threads to the lower one until one is left, and then the warps, into the first thread.
 
-    Means are weighted by the shares of the counts, which are multiplied by the reciprocal of their sum.
+    Means are weighted by the shares of the counts, which are multiplied by the reciprocal of their sum. A thread has seen no more than the
+    threads before it: those that have seen nothing leave each other as they are.
     """
     threads = mean.shape[1]
     for row in range(len(mean)):
@@ -61,6 +62,8 @@ def join_lanes(mean: Any, squares: Any, count: Any, warp: int) -> None:
             offset = size // 2
             while offset >= distance:
                 for first in range(0, threads, step):
+                    if n[first] == np.float32(0):
+                        break
                     for lane in range(first, first + offset, distance):
                         other = lane + offset
                         total = n[other] + n[lane]

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from fastmma.host.threads import parallel_for
+from fastmma.host.threads import parallel_for, worth_waking
 from fastmma.kernels.fused.reach import Spread, spread_of
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.compilation import compiled
@@ -16,6 +16,7 @@ from fastmma.kernels.llvm.simd import bitcast, highest_lane, lowest_lane, maximu
 from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Lines, Matrix, address_of, load_codes
 from fastmma.kernels.params import Element
 
+_WAKING_ELEMENTS = 1 << 20  # looked at in the time of waking a thread
 _FEW_BITS = 5  # of an exponent, whose bytes can always be added
 
 
@@ -47,6 +48,7 @@ def spread_of_matrix(element: Element, matrix: Matrix, rows: int, columns: int, 
     count, length = (rows, columns) if abs(down) >= abs(along) else (columns, rows)
     down, along = max(down, along, key=abs), min(down, along, key=abs)
     mask = ((1 << element.width) - 1) << element.shift
+    threads = worth_waking(threads, count * length // _WAKING_ELEMENTS)
     grain = count if threads == 1 else -(-count // (4 * threads))
     found, scan = np.empty((-(-count // grain), 2), np.uint32), _scan()
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.threads import parallel_for
+from fastmma.host.threads import parallel_for, worth_waking
 from fastmma.kernels.fused.lanes import PanelConfig, PanelShape
 from fastmma.kernels.fused.macro_tile import Extent, Limits, Promoting, WorkerMemory, run_macro_tile
 from fastmma.kernels.fused.magnitudes import spread_of_matrix
@@ -33,18 +33,20 @@ from fastmma.kernels.fused.reach import (
 )
 from fastmma.kernels.fused.sparse_kernel import SPARSE
 from fastmma.kernels.fused.sparse_rows import Selection, pack_stored_rows
-from fastmma.kernels.fused.worker_memory import addresses, ahead, memory_of_worker
+from fastmma.kernels.fused.worker_memory import addresses, ahead, sizes_of_worker
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.direct import emitted
 from fastmma.kernels.llvm.kinds import kind_of
 from fastmma.kernels.macro_tiles import FallbackMask, MacroTile, OfWorkers, cut
 from fastmma.kernels.matrices.addresses import NOWHERE, matrix
+from fastmma.kernels.matrices.loans import Loan
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import PROMOTIONS, Element, Fused, Promotion
 from fastmma.kernels.tiles import FUSED, FusedTile, first_fit, tile_of_cpu
 
 CHUNK_ROWS = 2048  # of A and of the running sums that go with one packed panel of B
 PACK_ROWS = 32
+WAKING_ELEMENTS = 1 << 16  # of A, packed in the time of waking a thread
 MACRO_TILES_PER_THREAD = 2
 
 
@@ -202,7 +204,8 @@ def multiply(
     held_rows = -(-rows // config.rows) * config.rows + ahead(config)
     held = held_rows * -(-depth // slab_depth) * slab_depth
     beside = 0 if config.sparse else held
-    storage = AlignedMemory(held * config.left_bytes, beside * 4, beside // min(config.terms, 8) * 4)
+    loan = Loan()
+    storage = loan.memory(held * config.left_bytes, beside * 4, beside // min(config.terms, 8) * 4)
     values, exponents, signs = storage.addresses
     packed = Panels(values, exponents, signs, slab_depth, held_rows, config.rows)
     extremes = np.empty((rows, 2), np.int32)
@@ -232,7 +235,7 @@ def multiply(
             return
         pack_lines(how_a, place_a, start, stop, rows, depth, config.terms, packed, dtype, scratch.addresses[0], extremes, scales_a)
 
-    parallel_for(pack, held_rows, threads, PACK_ROWS)
+    parallel_for(pack, held_rows, worth_waking(threads, held // WAKING_ELEMENTS), PACK_ROWS)
     fallback = FallbackMask(macro_tiles)
     fallback.rows[:] = extremes[:, 1] >= how_a.first_bad
     smallest_a = np.maximum(extremes[:, 0] >> p.a.mantissa_bits, 1)
@@ -269,5 +272,7 @@ def multiply(
             scales_b,
         )
 
-    macro_tiles.run(threads, OfWorkers(lambda: memory_of_worker(config, macro_tiles.height, promotion is not None)), compute)
+    sizes = sizes_of_worker(config, macro_tiles.height, promotion is not None)
+    macro_tiles.run(threads, OfWorkers(lambda: loan.memory(*sizes)), compute)
+    loan.end()
     return fallback

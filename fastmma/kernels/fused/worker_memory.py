@@ -9,13 +9,8 @@ from fastmma.kernels.fused.sparse_kernel import ROWS_AHEAD
 from fastmma.kernels.matrices.memory import AlignedMemory
 
 
-def memory_of_worker(config: PanelConfig, rows: int, promotes: bool) -> AlignedMemory:
-    """Memory for macro tiles of at most so many rows."""
-    return AlignedMemory(*sizes_of_worker(config, rows, promotes))
-
-
 def sizes_of_worker(config: PanelConfig, rows: int, promotes: bool) -> tuple[int, ...]:
-    """Bytes of its parts, those of `WorkerMemory`."""
+    """Bytes of the parts of its memory, those of `WorkerMemory`, for macro tiles of at most so many rows."""
     steps = config.depth // config.terms
     return (
         config.panel * config.depth * config.value_bytes,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from math import isqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.threads import parallel_for
+from fastmma.host.threads import parallel_for, worth_waking
 from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.panels import WORDS_SCRATCH, Operand, Plan, Result, multiplier, multiply_batch, packer
 from fastmma.kernels.macro_tiles import MacroTile, OfWorkers, cut, finish_empty
@@ -24,7 +23,7 @@ _CHUNK_ROWS = 4096  # rows of a task: fewer pack their panel of B more often
 _TASKS_PER_THREAD = 4
 _TILES_PER_TASK = 1024
 _PACKED_WORDS = 1 << 22  # of A, packed in some hundredths of a second
-_WAKING_WORDS = 1 << 24  # products of words in the time of waking a thread: n threads pay from n**2 times as many on
+_WAKING_WORDS = 1 << 24  # products of words in the time of waking a thread
 _UNDIVIDED = 1 << 24  # products of words that one thread does without a look around
 _WHOLE = LINE  # bytes past a panel that may be read: the words of a tile's rows are loaded as a whole vector
 
@@ -87,11 +86,6 @@ def locate(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: W
     return Where(a_operand, b_operand, c_result, out_result, (a, b, memory))
 
 
-def _worth_waking(threads: int, products: int) -> int:
-    """Return how many of the threads pay for so many products of words: the caller wakes one after another, and they take turns."""
-    return min(threads, max(isqrt(products // _WAKING_WORDS), 1))
-
-
 def _scratch(config: WordsConfig, plan: Plan) -> int:
     """Bytes for single words, a register tile of the result, a slice of a panel of B."""
     return WORDS_SCRATCH + 4 * config.columns * (config.rows + min(plan.slice, plan.words))
@@ -103,7 +97,7 @@ def gemm(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: Wor
     if finish_empty(k, c, out):
         return
     plan = _plan(config, arithmetic, k)
-    threads = _worth_waking(threads, m * n * plan.words)
+    threads = worth_waking(threads, m * n * plan.words // _WAKING_WORDS)
     target = out if out.strides[1] == out.itemsize else np.empty((m, n), np.int32)
     where = locate(config, arithmetic, a, b, c, target)
     if threads == 1 and m * n * plan.words <= _UNDIVIDED:  # two calls of compiled code, as a call takes as long as a part of a product
@@ -206,7 +200,7 @@ def tiles(config: WordsConfig, arithmetic: Arithmetic, a: Bytes, b: Bytes, c: Wo
     if finish_empty(k, c, out):
         return
     plan = _plan(config, arithmetic, k)
-    threads = _worth_waking(threads, out.size * plan.words)
+    threads = worth_waking(threads, out.size * plan.words // _WAKING_WORDS)
     where = locate(config, arithmetic, a, b, c, out)
     panel_bytes = 4 * config.rows * -(-m // config.rows) * (plan.words + plan.segments)
     held = OfWorkers(lambda: AlignedMemory(panel_bytes + LINE + _WHOLE, _scratch(config, plan), zeroed=True))

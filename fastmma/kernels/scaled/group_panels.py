@@ -83,14 +83,18 @@ def pack_rows(a: Any, scale_codes: Any, alive: Any, block: int, first: int, last
     for row in range(first, last):
         columns = a.shape[1] if row < a.shape[0] else 0
         source = a.ctypes.data + row * a.shape[1]
+        number, left = 0, block  # the scale of the next run, and how many elements it is still of
         for slab in range(slabs):
             target = elements.ctypes.data + (slab * rows + row) * depth
             for place in range(0, depth, RUN):
                 k = slab * depth + place
                 packed = bias
-                if k < columns and alive[scale_codes[row, k // block]] != 0:
+                if k < columns and alive[scale_codes[row, number]] != 0:
                     packed = bias + signed(_run_of(source + k, columns - k))
                 store(packed, target + place)
+                left -= RUN
+                if left == 0:
+                    number, left = number + 1, block
 
 
 @compiled
@@ -167,21 +171,25 @@ def _pack_columns(
     count = min(scale_codes.shape[1] - column, width)
     half = tile.lanes // 2
     start = first * TERMS * tile.group
+    multiples = scales.values * factor
     _copy_words(b, turned, column, start, (last - first) * TERMS * in_group, slab.words)
     for term in range((last - first) * TERMS):
         k = start + term * tile.group
-        for j in range(width):
-            code = np.uint8(0)
-            alive[j] = 0
-            if j < count and k < depth:
-                code = scale_codes[k // block, column + j]
-                alive[j] = -np.int32(scales.alive[code])
+        number = k // block
+        for quad in range(0, width, 4):
             # two columns, then two for the other half of the vector
-            lane = j % tile.lanes
-            place = j - lane + (lane & 2) * half // 2 + (lane // 4 * 2 + lane % 2)
-            slab.scales[term, place] = scales.values[code] * factor
-            if tile.aligned:
-                slab.exponents[term, j] = (scales.exponents[code] + EXCESS // 2) << 20
+            lane = quad % tile.lanes
+            place = quad - lane + lane // 2
+            for each in range(4):
+                j = quad + each
+                code = np.uint8(0)
+                alive[j] = 0
+                if j < count and k < depth:
+                    code = scale_codes[number, column + j]
+                    alive[j] = -np.int32(scales.alive[code])
+                slab.scales[term, place + each % 2 + each // 2 * half] = multiples[code]
+                if tile.aligned:
+                    slab.exponents[term, j] = (scales.exponents[code] + EXCESS // 2) << 20
         for j in range(0, width, _WORDS):
             mask = bitcast(load(alive.ctypes.data + 4 * j, np.int32, _WORDS), np.uint8)
             sums = splat(np.int16(0), _PAIRS)

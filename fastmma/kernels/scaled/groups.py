@@ -17,6 +17,7 @@ from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, nonzero_
 from fastmma.kernels.scaled.lines import NAN, Codes, ScaledOperands, extremes, fixed, fixed_right, scales_of, settle, write
 from fastmma.kernels.tiles import GROUPS, first_fit, tile_of_cpu
 
+_ONE = np.float32(1)
 _E2M1 = Element(2, 1, 1, 0, 0)
 _CHUNK_ROWS = 2048
 _PACK_ROWS = 64
@@ -129,7 +130,7 @@ class _PackedProduct:
         if not self._exactly(first, column, low, high, start, good, out, slab):
             self._begin(start, slab)
             self._run(self.aligned, first, column, ldexp(1, SCALE_B - 2), (ldexp(1, SCALE_A), ldexp(1, SCALE_B)), slab)
-            write(slab.state, good, out)
+            write(slab.state, good, out, _ONE)
         return fallback
 
     @staticmethod
@@ -161,7 +162,7 @@ class _PackedProduct:
         power = 1024 - top
         factors = ldexp(1, power // 2), ldexp(1, power - power // 2)
         self._run(self.exact, first, column, ldexp(1, power + self.lowest_a - EXACT_SCALE_A - 2), factors, slab)
-        return bool(write(slab.state, good, out))
+        return bool(write(slab.state, good, out, _ONE))
 
 
 def multiply(p: Scaled, operands: ScaledOperands, threads: int) -> FallbackMask:

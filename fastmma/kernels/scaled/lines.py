@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.decode.tables import ScaleTable, scale_table_of
 from fastmma.kernels.llvm.compilation import compiled, separate
-from fastmma.kernels.llvm.simd import any_lane, highest_lane, load, load_scalar, maximum, splat, store
+from fastmma.kernels.llvm.simd import any_lane, bitcast, highest_lane, load, load_scalar, maximum, select, splat, store
 from fastmma.kernels.macro_tiles import FallbackMask
 from fastmma.kernels.params import Element
 
@@ -142,26 +142,31 @@ def extremes(element: Element, scale: Element, codes: Codes, scale_codes: Codes,
 
 
 @compiled
-def write(state: Any, good: Any, out: Any) -> bool:
-    """Copy the first rows and columns of a macro tile's sums to where they belong; whether those of `good` rows are finite."""
+def write(state: Any, good: Any, out: Any, factor: Any) -> bool:
+    """Write the first rows and columns of a macro tile's sums, times a float32, to where they belong; NaN is canonical.
+
+    Returns whether the sums of `good` rows are finite.
+    """
     rows, columns = out.shape
-    finite = True
+    largest, largest_magnitude = splat(np.int32(0), _LANES), np.int32(0)
     for row in range(rows):
         source, target = state.ctypes.data + row * state.strides[0], out.ctypes.data + row * out.strides[0]
-        largest = splat(np.int32(0), _LANES)
+        counted = np.int32(0x7FFFFFFF) if good[row] else np.int32(0)
         whole = columns // _LANES * _LANES if out.strides[1] == out.itemsize else 0
         for place in range(0, 4 * whole, 4 * _LANES):
             bits = load(source + place, np.int32, _LANES)
-            largest = maximum(largest, bits & 0x7FFFFFFF)
-            store(bits, target + place)
-        largest_magnitude = highest_lane(largest)
+            largest = maximum(largest, bits & counted)
+            products = bitcast(bits, np.float32) * factor
+            store(select(products != products, NAN, bitcast(products, np.int32)), target + place)
         for column in range(whole, columns):
             word = load_scalar(source + 4 * column, np.int32)
-            largest_magnitude = max(largest_magnitude, np.int32(word & np.int32(0x7FFFFFFF)))
-            store(word, target + column * out.strides[1])
-        if largest_magnitude >= _INFINITY and good[row]:
-            finite = False
-    return finite
+            largest_magnitude = max(largest_magnitude, np.int32(word & counted))
+            number = load_scalar(source + 4 * column, np.float32) * factor
+            if number != number:
+                store(np.int32(NAN), target + column * out.strides[1])
+            else:
+                store(number, target + column * out.strides[1])
+    return bool(max(highest_lane(largest), largest_magnitude) < _INFINITY)
 
 
 def settle(out: Codes, rows: Extremes, columns: Extremes, fallback: FallbackMask) -> None:

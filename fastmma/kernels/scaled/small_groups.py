@@ -21,6 +21,7 @@ from fastmma.kernels.scaled.group_micro_kernel import SLAB, TERMS, GroupConfig
 from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, pack_rows, run_macro_tile, slab_of
 from fastmma.kernels.scaled.lines import NO_EXPONENT, ScaledOperands, across, along, fixed, fixed_right, nans_of, scales_of, write
 
+_ONE = np.float32(1)
 _MAGNITUDE, _SPECIAL = 7, 8  # of e2m1's codes
 _ANY_SCALE = Element(8, 0, 127, 0, 1)  # the tables of all formats of scales have one type
 CODES = types.Array(types.uint8, 2, "C", readonly=True)  # what `fixed` returns
@@ -55,14 +56,34 @@ class _Kept(threading.local):
 _kept = _Kept()
 
 
+class _Range(NamedTuple):
+    """The exponents of the scales of an operand, other than zeros."""
+
+    low: int
+    high: int
+    nan: bool  # whether any is NaN
+
+
 @separate
-def _has(table: Any, codes: Any) -> bool:
-    """Tell whether any of the codes is marked in a table."""
+def _range_of(codes: Any, scales: Any, nans: Any) -> _Range:
+    """Look at all scales, also at those of blocks whose elements are zeros."""
+    seen = np.zeros(256, np.uint8)
     for line in range(codes.shape[0]):
         for place in range(codes.shape[1]):
-            if table[codes[line, place]] != 0:
-                return True
-    return False
+            seen[codes[line, place]] = 1
+    low, high, nan = NO_EXPONENT, -NO_EXPONENT, False
+    for code in range(256):
+        if seen[code] != 0:
+            nan |= nans[code] != 0
+            if scales.alive[code] != 0:
+                low, high = min(low, scales.exponents[code]), max(high, scales.exponents[code])
+    return _Range(low, high, nan)
+
+
+@separate
+def _fits(low: int, high: int, limits: Limits) -> bool:
+    """Tell whether sums of exponents from the least to the largest are within reach."""
+    return low >= limits.lowest and high <= limits.highest and high - low <= limits.spread and high >= -NO_EXPONENT // 2
 
 
 @separate
@@ -90,28 +111,32 @@ def _multiply(
     limits: Limits,
     work: Any,
     out: Any,
+    factor_of_sums: Any,
 ) -> bool:
-    """Write a product to `out`; False where it is out of reach, and `out` is anything.
+    """Write a product, times a float32, to `out`; False where it is out of reach, and `out` is anything.
 
     Where there are `scales_of_lines`, rows of `b` are the columns of B, and these are their scales.
     """
     rows, slab, places = work
     scales, nans = tables
-    if _has(nans, scale_a) or _has(nans, scale_b):
-        return False
     turned = scales_of_lines is not None
     columns = b.shape[0] if turned else b.shape[1]
-    left, right = np.empty((3, a.shape[0]), np.int32), np.empty((3, columns), np.int32)
-    along(a, scale_a, scales, block, _MAGNITUDE, _SPECIAL, 0, a.shape[0], left)
-    if scales_of_lines is not None:
-        along(b, scales_of_lines, scales, block, _MAGNITUDE, _SPECIAL, 0, columns, right)
-    else:
-        right[0], right[1], right[2] = NO_EXPONENT, -NO_EXPONENT, 0
-        across(b, scale_b, scales, block, _MAGNITUDE, _SPECIAL, 0, columns, right)
-    lowest_a = int(left[0].min())
-    low, high = lowest_a + right[0].min(), int(left[1].max()) + right[1].max()
-    if low < limits.lowest or high > limits.highest or high - low > limits.spread or high < -NO_EXPONENT // 2:
+    of_a, of_b = _range_of(scale_a, scales, nans), _range_of(scale_b, scales, nans)
+    if of_a.nan or of_b.nan:
         return False
+    lowest_a, low, high = of_a.low, of_a.low + of_b.low, of_a.high + of_b.high
+    if not _fits(low, high, limits):  # scales of blocks of zeros do not count
+        left, right = np.empty((3, a.shape[0]), np.int32), np.empty((3, columns), np.int32)
+        along(a, scale_a, scales, block, _MAGNITUDE, _SPECIAL, 0, a.shape[0], left)
+        if scales_of_lines is not None:
+            along(b, scales_of_lines, scales, block, _MAGNITUDE, _SPECIAL, 0, columns, right)
+        else:
+            right[0], right[1], right[2] = NO_EXPONENT, -NO_EXPONENT, 0
+            across(b, scale_b, scales, block, _MAGNITUDE, _SPECIAL, 0, columns, right)
+        lowest_a = int(left[0].min())
+        low, high = lowest_a + int(right[0].min()), int(left[1].max()) + int(right[1].max())
+        if not _fits(low, high, limits):
+            return False
     pack_rows(a, scale_a, scales.alive, block, 0, rows.elements.shape[1], rows.elements)
     _pack_scales(scales.values, ldexp(1.0, limits.scale_a - lowest_a), scale_a, places, rows.scales)
     power = 1024 - min(low + limits.slack + 1, 128)
@@ -122,7 +147,7 @@ def _multiply(
         slab.state[:] = 0
         last = rows.elements.shape[1]
         run_macro_tile(tile, kernel, rows, 0, last, b, turned, scale_b, scales, block, column, factor, factors, slab)
-        if not write(slab.state, good, out[:, column : column + tile.columns]):
+        if not write(slab.state, good, out[:, column : column + tile.columns], factor_of_sums):
             return False
     return True
 
@@ -134,7 +159,7 @@ def _runner(tile: GroupConfig, turned: bool, work: Any) -> Callable[..., bool]:
     limits = types.NamedTuple([types.int64] * len(Limits._fields), Limits)
     lines = CODES if turned else types.none
     out = types.Array(types.int32, 2, "A")
-    kinds = typeof(tile), types.int64, *[CODES] * 4, lines, tables, types.int64, limits, work, out
+    kinds = typeof(tile), types.int64, *[CODES] * 4, lines, tables, types.int64, limits, work, out, types.float32
     return partial(entry(_multiply, *kinds), tile, SLAB.address(tile))
 
 
@@ -156,8 +181,11 @@ def _limits(p: Scaled, depth: int) -> Limits:
     return Limits(groups.SMALLEST + last_bit, highest, slack - groups.HEADROOM, slack, groups.EXACT_SCALE_A)
 
 
-def multiply(p: Scaled, operands: ScaledOperands) -> bool:
-    """Write a product without c to its `out`, for `groups.supported` parameters; False where it is out of reach, and `out` is anything."""
+def multiply(p: Scaled, operands: ScaledOperands, factor: np.float32 = _ONE) -> bool:
+    """Write a product without c, times a factor, to its `out`, for `groups.supported` parameters.
+
+    Returns False where it is out of reach, and `out` is anything.
+    """
     rows, depth = operands.a.shape
     tile, limits = groups.tile_of(p, False), _limits(p, depth)
     a, scale_a = fixed(operands.a), fixed(operands.scale_a)
@@ -168,8 +196,7 @@ def multiply(p: Scaled, operands: ScaledOperands) -> bool:
         work = _memory_of(tile, rows, depth, p.block)
         run = _runner(tile, turned, typeof(work))
     tables = scales_of(p.scale), nans_of(p.scale)
-    done = run(
-        a, scale_a, b, scale_b, fixed(operands.scale_b.T) if turned else None, tables, p.block, limits, work, operands.out.view(np.int32)
-    )
+    lines, out = fixed(operands.scale_b.T) if turned else None, operands.out.view(np.int32)
+    done = run(a, scale_a, b, scale_b, lines, tables, p.block, limits, work, out, factor)
     _kept.size, _kept.run, _kept.work = size, run, work
     return done

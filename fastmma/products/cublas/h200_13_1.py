@@ -6,7 +6,7 @@ The rates are of calls of PyTorch with other seeds, and of products whose like n
 from __future__ import annotations
 
 from fastmma.products.cublas.hopper_13_1 import ROWS, SEEN
-from fastmma.products.cublas.rows import Table
+from fastmma.products.cublas.rows import HALF_SUMS, Table
 
 _HALVES, _F32 = ("f16", "bf16"), ("f32",)
 # products of the right bits, and all that were compared: 6,954 calls of torch, and products whose like no rule was made from
@@ -20,6 +20,9 @@ _RATES = {
     (23, "f16"): (132, 132),
     (21, "bf16"): (60, 60),
     (21, "f16"): (60, 60),
+    (21, HALF_SUMS): (68, 68),
+    (23, HALF_SUMS): (46, 46),
+    (24, HALF_SUMS): (145, 145),
     (23, "tf32"): (228, 228),
     (21, "tf32"): (942, 942),
     (42, "bf16"): (57, 57),
@@ -41,4 +44,5 @@ TABLE = Table(
     parts="cublas_choices_h200_13_1.npz",
     answers="cublas_algorithms_h200_13_1.npz",
     trees="cublas_trees_h200_13_1.npz",
+    other_trees="cublas_other_trees_h200_13_1.npz",
 )

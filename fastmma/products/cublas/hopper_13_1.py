@@ -8,7 +8,7 @@ custom options of products by vectors more: one order of 80 fitted half of their
 
 from __future__ import annotations
 
-from fastmma.products.cublas.rows import LaneRow, Seen, Segments, TileRow, ranges
+from fastmma.products.cublas.rows import HALF_SUMS, LaneRow, Seen, Segments, TileRow, ranges
 from fastmma.products.lanes import Lanes
 
 _HALVES = ("f16", "bf16")
@@ -69,6 +69,13 @@ _TILES = (
     *(_cutlass(21, (15, 16, 17, 18), fmt, "m16n8k16", 64, "unknown", joins=_CUTLASS[2:]) for fmt in _HALVES),
     *(_cutlass(21, stages, "tf32", "m16n8k8", tile, "fma") for stages, tile in ((_BY_16, 16), (_BY_32, 32))),
     *(_cutlass(23, stages, "tf32", "m16n8k8", tile, "add") for stages, tile in ((_BY_16, 16), (_BY_32, 32))),
+    # sums in f16: parts and their sums are rounded to it
+    *(
+        _cutlass(algo, stages, HALF_SUMS, shape, tile, "half", split_ends="half", in_place_ends="half", joins=_CUTLASS[1:3])
+        for algo in (21, 23, 24)
+        for stages, shape, tile in (((0,), "m16n8k8", 32), (_BY_32, "m16n8k16", 32), (_BY_64, "m16n8k16", 64), (_BY_128, "m16n8k16", 128))
+    ),
+    TileRow(39, (35,), (HALF_SUMS,), "wgmma", ends="half"),
     # several parts are of recordings, which found them by their bits: no choice says them
     TileRow(43, (34,), ("tf32",), "wgmma", align=128, joins=_ASCENDING, ends="fma", split_ends="fma"),
     TileRow(43, (34,), ("tf32",), "wgmma", ends="fma", split_ends="fma", segments=_SEGMENTS),
@@ -169,11 +176,11 @@ SEEN = {
     14: Seen(most_parts=_MOST),
     16: Seen(),
     20: Seen(ranges("14-18 20 23-24"), most_parts=_MOST),
-    21: Seen(ranges("11 15 17-21 23-24"), most_parts=_MOST),
+    21: Seen(ranges("5 11 15 17-21 23-24"), most_parts=_MOST),
     23: Seen(ranges("5 11 15 17-21 23-24"), most_parts=_MOST),
     24: Seen(ranges("5 11 15 17-18 20 23-24"), most_parts=_MOST),
     41: Seen(ranges("15 17-21"), ranges("2"), unsaid=(-1,)),
-    42: Seen(ranges("15"), ranges("2")),
+    42: Seen(ranges("15 21"), ranges("2")),
     43: Seen(ranges("15 17-21 23-24"), ranges("2-25 27-28 30-33 35 37-39 41 43-51"), most_parts=2, unsaid=(-1,)),
     55: Seen(ranges("11-21 23-24"), most_parts=_MOST),
     56: Seen(ranges("11-12 14-16")),

@@ -18,7 +18,7 @@ _FOLDER = Path(__file__).parents[1] / "books"
 FILES = {("H200", "13.1"): "cublas_layers_h200_13_1.npz"}  # by GPU and version
 NO_ANSWER = 65535
 # rows that were asked of each layer: all, multiples of 8, of 64
-_ASKED = ((640, 1), (1024, 8), (4096, 64))
+ROWS = ((640, 1), (1024, 8), (4096, 64))
 _OUTS = {"tf32": "f32", "e4m3": "bf16"}  # formats of results where they are not those of operands
 
 
@@ -39,7 +39,7 @@ class Layers:
 
     @lru_cache(64)  # noqa: B019 - there is one object a file
     def _runs(self, name: str) -> Runs | None:
-        return read_runs(self._archive, name, "id", _ASKED)
+        return read_runs(self._archive, name, "id", ROWS)
 
     def find(self, kind: str, product: Product, *, biased: bool = False) -> Choice | None:
         """Find what the library chose; None where nobody asked.

@@ -12,7 +12,7 @@ from fastmma.products.cublas.book import Book
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.layers import FILES, layers
 from fastmma.products.cublas.raster import takes_bands
-from fastmma.products.cublas.rows import NARROW, Product, Table, TileRow
+from fastmma.products.cublas.rows import HALF_SUMS, NARROW, Product, Table, TileRow
 from fastmma.products.cublas.segments import expect_workspace
 from fastmma.products.cublas.tables import VERSION, nearest_table
 from fastmma.products.cublas.trees import ALIKE, trees
@@ -22,6 +22,7 @@ from fastmma.products.presets import OnePart
 _STAGES = {"f16": 35, "bf16": 35, "e4m3": 36, "e5m2": 36}  # of the algorithm that the map and the rules are about, by format
 _OF_MAP = 66
 _IN_BANDS = 43  # takes tiles in bands
+_JOINING = (21, 23, 24)  # join parts of 16-bit products in several ways, of which a mask of reductions leaves some
 
 
 class Question(NamedTuple):
@@ -39,6 +40,8 @@ class Question(NamedTuple):
         Whether a bias is added, or c, and whether alpha or beta is not 1.
     row : bool
         Whether c is one row that is added as it is.
+    wide : bool
+        Whether parts of 16-bit products are joined in float32 alone.
     book : Book, optional
     is_own : bool
         Whether the book is the caller's: then nothing else is asked.
@@ -53,6 +56,7 @@ class Question(NamedTuple):
     added: bool = False
     scaled: bool = False
     row: bool = False
+    wide: bool = False
     book: Book | None = None
     is_own: bool = False
     rules: tuple[OnePart, ...] = ()
@@ -175,8 +179,12 @@ def _find_answer(asked: Question) -> Known | None:
 
 def _predict(asked: Question) -> Known | None:
     """Ask the trees."""
+    if asked.wide and (alike := _predict_alike(asked)) is not None:
+        return alike
     table = nearest_table(asked.gpu, VERSION)
-    found = trees(table.trees).predict(asked.product, asked.stack, biased=asked.by_lt) if table.gpu == asked.gpu else None
+    file = table.other_trees if asked.wide or asked.product.fmt == HALF_SUMS else table.trees
+    known = file and table.gpu == asked.gpu
+    found = trees(file).predict(asked.product, asked.stack, biased=asked.by_lt, wide=asked.wide) if known else None
     if found is None or _is_vector_with_c(asked):
         return None
     if _ends_are_unclear(asked, found.choice):
@@ -186,6 +194,13 @@ def _predict(asked: Question) -> Known | None:
     choice, rate = _expected(asked, choice, found.rate)
     source = f"cuBLASLt {table.version} on {table.gpu} is predicted to add as by {choice}, for {asked.product}"
     return Known(choice, table, OrderEvidence("fitted", source, rate))
+
+
+def _predict_alike(asked: Question) -> Known | None:
+    """Ask the trees of products with all joins; None where others are to be asked."""
+    found = _predict(asked._replace(wide=False))
+    one_family = found is not None and (found.choice.algo != _OF_MAP or asked.product.is_aligned)
+    return found if found is not None and one_family and found.choice.algo not in _JOINING else None
 
 
 def _ends_are_unclear(asked: Question, choice: Choice) -> bool:
@@ -207,10 +222,16 @@ def _expected(asked: Question, choice: Choice, rate: tuple[int, int]) -> tuple[C
 Source = Callable[[Question], Known | None]
 SHIPPED_SOURCES: tuple[Source, ...] = (find_recorded, _find_in_map, _find_layer_in_parts, _find_rule)
 PREDICTING_SOURCES: tuple[Source, ...] = (find_recorded, _find_layer, _find_answer, _predict)
+ALL_SOURCES = (*SHIPPED_SOURCES, *PREDICTING_SOURCES[1:])
 
 
 def look_up(asked: Question, sources: tuple[Source, ...]) -> Iterator[Known]:
-    """Yield what is known of a product, the best known first; the caller takes the first that a plan follows."""
+    """Yield what is known of a product, the best known first; the caller takes the first that a plan follows.
+
+    What is asked of joins in float32 alone is what is known of all joins, where the algorithm has no others, and else predicted.
+    """
+    if asked.wide and not nearest_table(asked.gpu, VERSION).other_trees:
+        return
     for source in (find_recorded,) if asked.is_own else sources:
-        if (found := source(asked)) is not None:
+        if (found := source(asked)) is not None and not (asked.wide and source is not _predict and found.choice.algo in _JOINING):
             yield found

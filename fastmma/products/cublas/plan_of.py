@@ -21,8 +21,8 @@ from fastmma.products.choice import multiplicand, named
 from fastmma.products.cublas.book import Book, own_book, read_book, shipped_book
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.find_row import find_row_as_computed
-from fastmma.products.cublas.look_up import PREDICTING_SOURCES, Known, Question, find_recorded, look_up
-from fastmma.products.cublas.rows import NARROW, LaneRow, Product, Table, TileRow
+from fastmma.products.cublas.look_up import ALL_SOURCES, PREDICTING_SOURCES, Known, Question, find_recorded, look_up
+from fastmma.products.cublas.rows import HALF_SUMS, NARROW, LaneRow, Product, Table, TileRow
 from fastmma.products.cublas.tables import REPORTED, TABLES, VERSION, short_version
 from fastmma.products.cublas.tile_order import tile_order
 from fastmma.products.evidence import OrderEvidence
@@ -33,6 +33,7 @@ from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_gpu import library_gpu
 from fastmma.products.library_order import SCALED, KernelEpilogue
 from fastmma.products.presets import KERNEL_EPILOGUES
+from fastmma.products.steps import GELU
 
 WORKSPACE = 32 << 20
 _TF32 = "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32"
@@ -67,6 +68,8 @@ def plan(
     activation: str | None = None,
     use_fast_accum: bool = False,
     tf32: bool = False,
+    accumulator: Any = None,
+    reduced_precision_reduction: bool = True,
     workspace: int = WORKSPACE,
     plans: str | Path | None = None,
     unknown: str = "refuse",
@@ -95,6 +98,10 @@ def plan(
         Whether 8-bit floats are not promoted, ``CUBLASLT_MATMUL_DESC_FAST_ACCUM``.
     tf32 : bool
         Whether float32 may be multiplied in TF32, where the choice is looked up: ``torch.backends.cuda.matmul.allow_tf32``.
+    accumulator : "f16", optional
+        Sums f16 in f16, ``CUBLAS_COMPUTE_16F``: ``torch.backends.cuda.matmul.allow_fp16_accumulation``.
+    reduced_precision_reduction : bool
+        Whether parts of k may be joined in 16 bits, where the choice is looked up: torch's ``allow_bf16_reduced_precision_reduction``.
     workspace : int
         Bytes that the library may use. Choices that are looked up hold for PyTorch's workspaces: 32 MiB on Hopper, and 1 MiB with a
         bias.
@@ -135,7 +142,9 @@ def plan(
         raise OperandError(f"plan: a must be (M, K) and b (K, N), or stacks of as many, not {a.shape} and {b.shape}")
     out = named(out_dtype, "out_dtype") or ("s32" if fmt == "s8" else "f32")
     product = Product(fmt, layout, a.shape[-2], b.shape[-1], a.shape[-1], out, a.ndim == 3 and a.shape[0] > 1)
+    product = _summed(product, accumulator)
     space, allowed = integer(workspace, "plan: workspace", 0), flag(tf32, "plan: tf32")
+    wide = not flag(reduced_precision_reduction, "plan: reduced_precision_reduction") and product.out in NARROW and fmt in NARROW
     if choice is not None and not isinstance(choice, Choice):
         raise OperandTypeError(f"plan: choice must be a Choice, not {type(choice).__name__}")
     where = resolved_target(target)
@@ -156,8 +165,18 @@ def plan(
     added, is_own = bool(given.c or given.beta), plans is not None or own_book() is not None
     stack = a.shape[0] if product.stacked else 1
     scaled = given.alpha or given.beta == SCALED
-    asked = Question(library_gpu(target), kind, product, stack, given.bias, added, scaled, given.row, book, is_own)
+    asked = Question(library_gpu(target), kind, product, stack, given.bias, added, scaled, given.row, wide, book, is_own)
     return _looked_up(asked, call, a, b, plans, unknown, options)
+
+
+def _summed(product: Product, accumulator: Any) -> Product:
+    """Return the product with the format in which it is summed."""
+    sums = named(accumulator, "accumulator") if accumulator is not None else ""
+    if sums == "f16" and product.fmt == product.out == "f16":
+        return product._replace(fmt=HALF_SUMS)
+    if sums not in ("", "s32" if product.fmt == "s8" else "f32"):
+        raise OperandError(f"plan: cuBLAS sums f16 with f16 results in f16, not {product.fmt} with {product.out} results in {sums}")
+    return product
 
 
 def _check_bias(product: Product, given: EpilogueInputs) -> None:
@@ -199,12 +218,18 @@ def _looked_up(
 ) -> GemmPlan | LanesPlan:
     """Follow what is recorded of a product, a rule, or what the library chose without running it."""
     refused, sources = OperandError(f"plans: {asked} is not recorded in {plans}"), PREDICTING_SOURCES
-    if plans is None:
+    half = asked.product.fmt == HALF_SUMS
+    if half or asked.wide:
+        refused, sources = OperandError(f"plan: nothing is known of what cuBLASLt chooses for {asked} here"), ALL_SOURCES
+    elif plans is None:
         try:
             return gemm_plan(a, b, unknown="refuse", **options)
         except OperandError as error:
             refused = error
-    if call.activation or (asked.biased and 1 in (asked.product.n, asked.product.k)):  # PyTorch adds a bias of one column as c
+    as_c = asked.biased and 1 in (asked.product.n, asked.product.k)  # PyTorch adds a bias of one column as c
+    if as_c and half and asked.product.k > 1:
+        asked = asked._replace(biased=False)
+    elif as_c or call.activation == GELU or (call.activation and sources is PREDICTING_SOURCES):
         sources = (find_recorded,)
     dense = (a.ndim == 2 or asked.product.stacked) and _is_dense(a) and _is_dense(b)
     for known in look_up(asked, sources) if dense else ():
@@ -212,8 +237,8 @@ def _looked_up(
             refused = OperandError(known.evidence.source) if asked.is_own else refused
             continue
         with suppress(OperandError):
-            return follow(known, call)
-    if unknown == "refuse" or plans is not None:
+            return follow(known._replace(adds_bias_as_c=True) if as_c and half else known, call)
+    if unknown == "refuse" or plans is not None or half or asked.wide:
         raise refused
     return gemm_plan(a, b, unknown=unknown, **options)
 

@@ -9,14 +9,16 @@ from fastmma.products.lanes import Lanes
 from fastmma.products.order import split
 
 NARROW = ("f16", "bf16")  # formats of results to which parts may be rounded
-BYTES = {"f32": 4, "tf32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "s8": 1}  # of an element
+HALF_SUMS = "f16acc"  # names products of f16 that are summed in f16, CUBLAS_COMPUTE_16F
+BYTES = {"f32": 4, "tf32": 4, "f16": 2, HALF_SUMS: 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "s8": 1}  # of an element
+_SAID = {HALF_SUMS: "f16 in f16"}
 _LINE = 128  # bytes of a line of a cache
 
 
 class Product(NamedTuple):
     """A product that a library is asked for."""
 
-    fmt: str  # of a and b
+    fmt: str  # of a and b, and how they are multiplied: f32 or tf32, f16 or `HALF_SUMS`
     layout: str  # of a and b: n where rows are contiguous, t where columns are
     m: int
     n: int
@@ -46,7 +48,7 @@ class Product(NamedTuple):
         return all(length % 8 == 0 or length == 1 for length in lengths)
 
     def __str__(self) -> str:
-        return f"{self.fmt} {self.layout} of M = {self.m}, N = {self.n}, K = {self.k}"
+        return f"{_SAID.get(self.fmt, self.fmt)} {self.layout} of M = {self.m}, N = {self.n}, K = {self.k}"
 
 
 class Segments(NamedTuple):
@@ -227,6 +229,7 @@ class Table(NamedTuple):
     parts: str  # the file of the map of parts: in how many the library takes k for layers of usual models
     answers: str  # the file of what the library chose for such layers where its algorithm is another
     trees: str  # the file of trees that predict what it chooses for others
+    other_trees: str = ""  # of those for f16 that is summed in f16, and for parts that are joined in f32 alone; empty where there are none
 
 
 def ranges(spelled: str) -> frozenset[int]:

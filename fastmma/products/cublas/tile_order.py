@@ -9,12 +9,12 @@ from fastmma.isa.scalar import OPCODE as FMA
 from fastmma.products.by_tile import Cuts, LastWave
 from fastmma.products.choice import default_instruction
 from fastmma.products.cublas.choice import Choice
-from fastmma.products.cublas.rows import BYTES, NARROW, Product, TileRow
+from fastmma.products.cublas.rows import BYTES, HALF_SUMS, NARROW, Product, TileRow
 from fastmma.products.cublas.segments import cut_segments
 from fastmma.products.library_order import KernelEpilogue
 from fastmma.products.presets import KERNEL_EPILOGUES
 
-_MMA = "mma.sync.aligned.{shape}.row.col.f32.{fmt}.{fmt}.f32"
+_MMA = "mma.sync.aligned.{shape}.row.col.{sums}.{fmt}.{fmt}.{sums}"
 
 
 class TileOrder(NamedTuple):
@@ -60,7 +60,7 @@ def tile_order(row: TileRow, choice: Choice, product: Product, target: str, *, f
     if join == "in-place" and biased and row.biased_ends:
         row, join = replace(row, split_ends=row.biased_ends), "ascending"
     name = row.ends if join == "" else row.in_place_ends if join == "in-place" else row.split_ends
-    narrow = product.out if product.out in NARROW else ""
+    narrow = product.out if product.out in NARROW and product.fmt != HALF_SUMS else ""  # sums in f16 are rounded to it already
     if join == "in-place" and product.fmt in NARROW and not narrow:
         name = "unknown"
     if not narrow and join == "workspace":
@@ -75,7 +75,7 @@ def tile_order(row: TileRow, choice: Choice, product: Product, target: str, *, f
         product.fmt == "tf32",
         join or "ascending",
         narrow if join in ("workspace", "in-place") else "",
-        KERNEL_EPILOGUES[ends.wide] if ends.wide and not narrow else ends,
+        KERNEL_EPILOGUES[ends.wide] if ends.wide and product.out not in NARROW else ends,
         row.leaves_out and parts != 1,
         row.dealt if parts != 1 else 0,
     )
@@ -84,9 +84,10 @@ def tile_order(row: TileRow, choice: Choice, product: Product, target: str, *, f
 def _opcode(row: TileRow, fmt: str, target: str) -> str:
     if row.instruction == "fma":
         return FMA
+    fmt, sums = ("f16", "f16") if fmt == HALF_SUMS else (fmt, "s32" if fmt == "s8" else "f32")
     if row.instruction in ("wgmma", "tcgen05"):
-        return default_instruction(fmt, fmt, "s32" if fmt == "s8" else "f32", target).opcode
-    return _MMA.format(shape=row.instruction, fmt=fmt)
+        return default_instruction(fmt, fmt, sums, target).opcode
+    return _MMA.format(shape=row.instruction, fmt=fmt, sums=sums)
 
 
 def _join(row: TileRow, choice: Choice, parts: int | Cuts | LastWave) -> str:

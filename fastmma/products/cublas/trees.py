@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastmma.products.cublas.choice import Choice
 from fastmma.products.cublas.features import measure, numbers
-from fastmma.products.cublas.rows import Product
+from fastmma.products.cublas.rows import HALF_SUMS, Product
 
 _FOLDER = Path(__file__).parents[1] / "books"
 _LEAF = 255  # in place of a number of `measure`
@@ -56,6 +56,9 @@ ASKED |= {f"{name}_bias": asked for name, asked in ASKED.items()}
 ASKED |= {f"{name}_stack": Asked((out,), most=(4096, 4096, 16384), most_stack=512) for name, out in _PLAIN.items()}
 ASKED |= dict.fromkeys(("e4m3", "e4m3_bias"), Asked(("bf16",), ("nt",), 16))
 ASKED["bf16"] = Asked(("bf16", "f32"))
+ASKED |= {name.replace("f16", HALF_SUMS, 1): ASKED[name] for name in ("f16", "f16_bias", "f16_stack")}
+_WIDE = "_wide"  # in names of products whose parts are joined in float32 alone
+ASKED |= {f"{fmt}{_WIDE}{end}": ASKED[fmt + end]._replace(outs=(fmt,)) for fmt in ("bf16", "f16") for end in ("", "_bias", "_stack")}
 
 
 class Prediction(NamedTuple):
@@ -94,6 +97,17 @@ class Tree(NamedTuple):
             inner = int(self.inner[node])
             node = 2 * inner + (1 if values[number] <= self.threshold[inner] else 2)
         return int(self.leaf[node - int(self.inner[node])])
+
+
+def name_before(name: str) -> str:
+    """Name the tree, of those before, whose prediction is among the numbers of a tree: that of products with all reductions.
+
+    Examples
+    --------
+    >>> name_before("bf16_wide_bias")
+    'bf16_bias'
+    """
+    return name.replace(_WIDE, "")
 
 
 def tell(choices: NDArray[np.int32], sure: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
@@ -141,7 +155,7 @@ class Trees:
         return Tree(split, inner, np.ascontiguousarray(planes.T).view("<f4")[:, 0], leaf, rates)
 
     @lru_cache(1024)  # noqa: B019
-    def predict(self, product: Product, stack: int = 1, *, biased: bool = False) -> Prediction | None:
+    def predict(self, product: Product, stack: int = 1, *, biased: bool = False, wide: bool = False) -> Prediction | None:
         """Predict the choice for a product; None where no GPU was asked about such products.
 
         Parameters
@@ -151,6 +165,8 @@ class Trees:
             How many such products are computed at once.
         biased : bool
             Whether a bias is added, for which PyTorch lends a smaller workspace.
+        wide : bool
+            Whether parts of k are joined in float32 alone.
 
         Examples
         --------
@@ -158,13 +174,13 @@ class Trees:
         >>> found.choice.algo, found.choice.parts
         (24, 2)
         """
-        name = product.fmt + ("_bias" if biased else "_stack" if stack > 1 else "")
+        name = product.fmt + (_WIDE if wide else "") + ("_bias" if biased else "_stack" if stack > 1 else "")
         asked = ASKED.get(name)
         tree = self.tree(name) if asked is not None and asked.holds(product, stack) else None
         if tree is None:
             return None
         values = measure(numbers(product, stack))[0]
-        if self.before is not None and (other := self.before.tree(name)) is not None:
+        if self.before is not None and (other := self.before.tree(name_before(name))) is not None:
             leaf = other.find(values)
             told = tell(self.before.choices[[leaf % _CHOICES]], np.array([leaf // _CHOICES]))
             values = np.concatenate([values, told[0]])

@@ -45,8 +45,9 @@ def test_what_is_called_emulated_has_every_bit() -> None:
         assert equal or call["group"] != "reduced workspace" or call["op"] not in ("mm", "addmm"), call
         found[call["group"]][status, equal] += 1
     assert {group for group, counts in found.items() if set(counts) == {(EMULATED, True)}} >= KNOWN, found
-    assert {status for group in ("reduced workspace", "reduced in place") for status, _ in found[group]} == {ASSUMED}
-    assert {status for status, _ in found["f16 sums"]} == {PASSED}
+    assert {status for group in ("reduced workspace", "reduced in place") for status, _ in found[group]} <= {ASSUMED, EMULATED}
+    assert set(found["f16 sums"]) == {(ASSUMED, True)}
+    assert sum(counts[status, False] for counts in found.values() for status in (PASSED, ASSUMED)) <= 1
 
 
 def test_settings_that_make_a_library_take_other_kernels_are_told() -> None:
@@ -56,7 +57,9 @@ def test_settings_that_make_a_library_take_other_kernels_are_told() -> None:
     try:
         matmul.allow_fp16_accumulation = True
         with pytest.raises(NotEmulatedError, match="sums float16 products in float16 by kernels of mma"):
-            ft.mm(a, a, target="H200")
+            ft.mm(a, a, target="H100")
+        with pytest.warns(ft.AssumedWarning, match="is predicted to add as by algo"), ft.emulate("H200"):
+            a @ a
         with ft.emulate("H200", plans={(64, 64, 64): 1}) as gpu:
             a @ a
         assert gpu.report.lines(EMULATED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed")
@@ -112,3 +114,33 @@ def test_what_comes_after_unknown_draws_is_passed() -> None:
         assert gpu.report.emulated == 1
         drawn(0)
     assert gpu.report.emulated == 2
+
+
+# of an H200 with PyTorch 2.11, seed 1717: a format, a shape, the arguments, and a checksum of the codes
+TRUNCATED = (
+    (torch.float32, (12,), {"mean": -3.0, "std": 1.0, "a": -2.0, "b": 2.0}, 4015646677),
+    (torch.float32, (9,), {"mean": 0.5, "std": 3.0, "a": -1.0, "b": 2.5}, 428923632),
+    (torch.bfloat16, (3, 21), {"std": 0.02}, 2304995254),
+    (torch.float16, (102,), {"std": 0.02}, 1818327569),
+)
+
+
+@pytest.mark.skipif("erfinvf" in (libdevice.release() or ("", ()))[1], reason="erfinv of another libdevice")
+def test_truncated_normal_numbers_are_those_of_the_recorded_version() -> None:
+    for dtype, shape, arguments, checksum in TRUNCATED:
+        torch.manual_seed(1717)
+        with ft.emulate("H200") as gpu:
+            found = torch.nn.init.trunc_normal_(torch.empty(shape, dtype=dtype), **arguments)
+        gpu.report.assert_all_emulated()
+        codes = found.view(torch.int32 if dtype is torch.float32 else torch.int16).numpy()
+        assert zlib.crc32(codes.tobytes()) == checksum, (dtype, shape)
+
+
+def test_a_device_that_is_named_may_be_the_cpu() -> None:
+    with ft.emulate("H200") as gpu:
+        torch.rand_like(torch.ones(3), device="cpu")
+    assert gpu.report.passed == 1
+    torch.manual_seed(5)
+    with ft.emulate("H200", as_cuda=True) as gpu:
+        torch.rand_like(torch.ones(3), device="cuda")
+    assert gpu.report.emulated == 1
