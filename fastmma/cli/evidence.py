@@ -120,7 +120,7 @@ def arithmetic_rows(ops: Sequence[str] = ()) -> list[tuple[Choices, ...]]:
         about = (head, str(ins.k), ins.atype, ins.btype, ins.accumulator)
         for base, target in _by_architecture(ins.targets).items():
             rows[(*about, base, *_parameters(ins, target))] = None
-    found = [tuple((cell,) for cell in row) for row in rows]
+    found: list[tuple[Choices, ...]] = [tuple((cell,) for cell in row) for row in rows]
     for column in (3, 2, 1, 5):
         found = merged(found, column)
     return found
