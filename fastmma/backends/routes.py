@@ -117,7 +117,7 @@ ROUTES = (
         ("integer",),
         False,
         holds.BYTES,
-        ({**_PANELS, **_ONE_SUM, "work": (1 << 20, ANY), "rows": (16, ANY), "columns": (16, ANY), "k": (16, ANY)},),
+        ({**_PANELS, **_ONE_SUM, "work": (1 << 20, 1 << 27), "rows": (16, ANY), "columns": (16, ANY), "k": (16, ANY)},),
         fallback="",
         cost=1,
     ),
