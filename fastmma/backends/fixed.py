@@ -101,10 +101,10 @@ def _bytes(problem: Problem, form: Form, _epilogue: EpilogueForm | None) -> Fixe
 
 def _bytes_on_amx(problem: Problem, form: Form, _epilogue: EpilogueForm | None) -> Fixed:
     """Make a product of bytes whose sums wrap, on AMX."""
-    from fastmma.kernels.integer import amx
+    from fastmma.kernels.integer import amx, amx_kernel
 
     formats = problem.operation.instruction.formats
-    config = amx.AmxConfig(formats.a.kind != "unsigned", formats.b.kind != "unsigned")
+    config = amx_kernel.AmxConfig(formats.a.kind != "unsigned", formats.b.kind != "unsigned")
     return amx.FixedBytes(config, form[1:4], form.a[1:], form.b[1:], start=form.start)
 
 
