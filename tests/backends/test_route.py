@@ -315,7 +315,7 @@ def test_doctor_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--route", "100x200x20000", "--type", "bf16"]) == 0
     assert "100x200x20000 by wgmma" in capsys.readouterr().out.replace("\n", " ")
     assert main(["doctor", "--route", "4096x4096x20000", "--type", "bf16"]) == 0
-    assert "of which a part is 2048x2048x8192" in capsys.readouterr().out.replace("\n", " ")
+    assert "of which a part is 2048x4096x8192" in capsys.readouterr().out.replace("\n", " ")
     assert main(["doctor", "--route", "0x2x3"]) == 2
     assert "at least 1" in capsys.readouterr().err
 
