@@ -80,7 +80,12 @@ def table() -> str:
             elif counts:
                 others[op.formatted_name] = counts
     lines = [f"Of {len(known) + len(others)} operators {len(known)} are emulated or neutral in all samples:", ""]
-    lines += [*wrap(", ".join(f"`{name}`" for name in sorted(known)) + ".", _WIDTH), "", f"For {len(others)} others the report has a note in some samples:", ""]
+    lines += [
+        *wrap(", ".join(f"`{name}`" for name in sorted(known)) + ".", _WIDTH),
+        "",
+        f"For {len(others)} others the report has a note in some samples:",
+        "",
+    ]
     lines += ["| operator | samples without a note | notes in the others, with their counts |", "| --- | --- | --- |"]
     for name, counts in sorted(others.items()):
         nothing = counts.pop("", 0)
