@@ -227,14 +227,19 @@ def _of_accelerators() -> dict[str, Any]:
     }
 
 
-def _of_devices() -> dict[str, Any]:
-    """Return functions of torch that take a device and ask no mode."""
+def _of_devices() -> dict[tuple[Any, str], Any]:
+    """Return functions that take a device and ask no mode, by their places: of torch, and of its tensors."""
     import torch
 
-    default, load = torch.set_default_device, torch.load
+    default, load, wrap = torch.set_default_device, torch.load, torch.Tensor._make_wrapper_subclass
+
+    def make_wrapper(*args: Any, **kwargs: Any) -> Any:
+        return wrap(*args, **{key: _on_cpu(value) if key == "device" else value for key, value in kwargs.items()})
+
     return {
-        "set_default_device": lambda device: default(_on_cpu(device, numbers=True)),
-        "load": lambda file, map_location=None, *more, **options: load(file, _on_cpu(map_location), *more, **options),
+        (torch, "set_default_device"): lambda device: default(_on_cpu(device, numbers=True)),
+        (torch, "load"): lambda file, map_location=None, *more, **options: load(file, _on_cpu(map_location), *more, **options),
+        (torch.Tensor, "_make_wrapper_subclass"): staticmethod(make_wrapper),
     }
 
 
@@ -265,8 +270,8 @@ def pretended(target: str, generators: Any = None) -> Iterator[None]:
             if hasattr(torch.accelerator, name):
                 stack.enter_context(mock.patch.object(torch.accelerator, name, answer))
         stack.enter_context(mock.patch.object(torch, "get_device_module", _modules(torch.get_device_module)))
-        for name, answer in _of_devices().items():
-            stack.enter_context(mock.patch.object(torch, name, answer))
+        for (holder, name), answer in _of_devices().items():
+            stack.enter_context(mock.patch.object(holder, name, answer))
         stack.enter_context(mock.patch.object(torch.version, "cuda", "13.0"))
         stack.enter_context(mock.patch.object(of_triton, "has_triton", return_value=True))
         stack.enter_context(mock.patch.object(torch, "Generator", _make_generator_type(generators)))
