@@ -17,12 +17,15 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fastmma import kernels
-from fastmma.functions.arithmetic import F32, Floats, round_to, widen
+from fastmma.functions.arithmetic import F32, Floats, apply, round_to, widen
 from fastmma.functions.block import start_sums
 from fastmma.functions.moments import Moments, join_by_quotient, start_moments
 from fastmma.functions.reduce_plan import Plan, View, merge_dimensions, plan_reduction
+from fastmma.host.threads import parallel_for, thread_count
 
 State = tuple[Floats, ...]
+_TOGETHER = 512  # threads whose sums are kept in a cache
+_PART = 1 << 16  # elements that are widened at a time, and stay in a cache
 
 
 class Reduction(NamedTuple):
@@ -140,16 +143,28 @@ def _has_columns(x: NDArray[Any], view: View) -> bool:
     return x.flags.c_contiguous and view.reduced == 1 and view.strides[1:2] == (1,) and view.strides[0] == view.sizes[1]
 
 
-def _add_columns(matrices: Floats, threads: int) -> State:
+def _add_columns(matrices: NDArray[Any], threads: int) -> State:
     """Add the columns of matrices (matrix, row, column) as `_take_elements` adds rows."""
-    count, _, columns = matrices.shape
+    count, rows, columns = matrices.shape
     state = np.zeros((count, SUM.sums * threads, columns), np.float32)
-    kernels.functions.sums.add_rows(matrices, state)
-    return _fold_elements((state.swapaxes(1, 2).reshape(count * columns, -1),), threads, SUM)
+    step = max(_PART // (count * state.shape[1] * columns), 1) * state.shape[1]
+    for first in range(0, rows, step):
+        kernels.functions.sums.add_rows(widen(matrices[:, first : first + step]), state)
+    total = _fold((np.moveaxis(state.reshape(count, SUM.sums, threads, columns), 1, -1),), SUM)
+    return (total[0].swapaxes(1, 2).reshape(count * columns, threads),)
+
+
+def _add_vectors(rows: Floats, threads: int, vector: int) -> State:
+    """Add rows of whole vectors as `_take_vectors` does."""
+    out = np.empty((len(rows), threads), np.float32)
+    kernels.functions.sums.add_thread_vectors(rows, vector, min(threads, _TOGETHER), out)
+    return (out,)
 
 
 def _take_vectors(rows: Floats, threads: int, shift: int, vector: int, operation: Reduction) -> State:
     """Take rows that begin `shift` elements after an aligned address."""
+    if operation in (SUM, PLAIN_SUM) and not shift and not rows.shape[1] % vector:
+        return _add_vectors(rows, threads, vector)
     state = operation.start(len(rows), threads * vector)
     firsts = tuple(each[:, ::vector] for each in state)  # the first sums of the threads
     head = -shift % vector
@@ -178,12 +193,19 @@ def _take(rows: Floats, starts: NDArray[np.int64], plan: Plan, operation: Reduct
     return state
 
 
-def _add_rows(rows: Floats, starts: NDArray[np.int64], plan: Plan) -> Floats:
+def _add_rows(rows: NDArray[Any], starts: NDArray[np.int64], plan: Plan) -> Floats:
     """Add rows, each of which a block of its own adds, as `_take` does and the halving after it."""
     out = np.empty(len(rows), np.float32)
     shifts = np.broadcast_to(starts % plan.vector, len(rows))
     width = plan.width if plan.along_x else 1
-    kernels.functions.sums.add_block_rows(rows, shifts, plan.threads, plan.vector, plan.vector if plan.vector > 1 else SUM.sums, width, out)
+    block = plan.threads, plan.vector, plan.vector if plan.vector > 1 else SUM.sums, width
+
+    def add(first: int, stop: int, _: int) -> None:
+        part = slice(first, stop)
+        values = rows[part] if rows.dtype == F32 else apply("rounded", rows[part], out_dtype=F32, threads=1)
+        kernels.functions.sums.add_block_rows(values, shifts[part], *block, out[part])
+
+    parallel_for(add, len(rows), thread_count(None), max(_PART // rows.shape[1], 1))
     return out
 
 
@@ -228,7 +250,7 @@ def reduce_array(
 
     Also return what was merged, and the shape of the results with axes of size 1 in place of the reduced ones.
     """
-    taken = widen(x) if values is None else values
+    taken: NDArray[Any] = x if values is None else values
     given = None if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
     vector = operation.vector if x.itemsize == F32.itemsize else operation.vector_of_halves
     kept, view, plan, shape = _planned(x.shape, x.strides, x.itemsize, given, vector, offset)
@@ -238,7 +260,7 @@ def reduce_array(
         rows = np.ascontiguousarray(taken.transpose(*kept, *view.order)).reshape(view.outputs, view.inputs)
         if plan.blocks == 1 and operation in (SUM, PLAIN_SUM):
             return (_add_rows(rows, _starts(x, kept, offset), plan),), view, shape
-        state = _take(rows, _starts(x, kept, offset), plan, operation)
+        state = _take(widen(rows), _starts(x, kept, offset), plan, operation)
     block = (view.outputs, plan.blocks, plan.height if plan.along_y else 1, plan.width if plan.along_x else 1)
     state = _halve(_halve(tuple(each.reshape(block) for each in state), 3, operation), 2, operation)
     joined = _join_blocks(state, plan, operation) if plan.blocks > 1 else _part(state, (slice(None), 0))

@@ -12,8 +12,8 @@ from fastmma.isa.formats import FORMATS
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.products.cublas.book_file import TYPES
 from fastmma.products.cublas.choice import Choice
+from fastmma.products.cublas.follow import Call, follow
 from fastmma.products.cublas.look_up import Known
-from fastmma.products.cublas.plan_of import Call, follow
 from fastmma.products.cublas.rows import Table
 from fastmma.products.gemm import gemm
 from fastmma.products.gemm_choice import EpilogueInputs

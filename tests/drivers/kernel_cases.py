@@ -15,6 +15,7 @@ from drivers.kernels import KERNELS, Kernel
 from drivers.operations import Array, as_operands, name_of, operands, operations
 from fastmma.backends.call import Operation
 from fastmma.backends.resolve import backend_of
+from fastmma.host.float_mode import in_default_mode
 from fastmma.isa.sparsity import pattern_of
 
 Shape = tuple[int, int, int, int]  # products, rows, columns and k
@@ -37,13 +38,13 @@ MOST = {"f64-fma": 1 << 20, "grouped": 1 << 22}  # multiply-adds that portable k
 
 
 def computed(operation: Operation, kernel: Kernel | None, *, out: Array | None = None, threads: int = 1, **given: Array) -> Array:
-    """Products by a kernel, or by the reference."""
+    """Products by a kernel, or by the reference, in the default mode of floats, as every public call runs them."""
     if out is None:
         out = np.empty((*given["a"].shape[:2], given["b"].shape[2]), operation.instruction.formats.d.code_dtype)
     if kernel is None:
-        backend_of("reference").run(operation, as_operands(given), out, 1)
+        in_default_mode(backend_of("reference").run, operation, as_operands(given), out, 1)
     else:
-        kernel.compute(operation, as_operands(given), out, threads)
+        in_default_mode(kernel.compute, operation, as_operands(given), out, threads)
     return out
 
 

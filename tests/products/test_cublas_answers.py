@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 import fastmma
 from fastmma.products.cublas.answers import answers
 from fastmma.products.cublas.book import shipped_book
+from fastmma.products.cublas.raster import takes_bands
 from fastmma.products.cublas.rows import Product
+from fastmma.products.cublas.tables import TABLES, VERSION
 from fastmma.products.lanes_plan import LanesPlan
 
 ANSWERS = answers("cublas_algorithms_h200_13_1.npz")
@@ -98,3 +100,22 @@ def test_what_is_added_through_another_call_is_not_looked_up() -> None:
             plan(a, b, **more)
     with pytest.raises(fastmma.OperandError):
         plan(a[None], b[None])
+
+
+@pytest.mark.parametrize(("gpu", "least"), [("H200", 60), ("H100", 50)])
+def test_bands_are_wide_where_operands_fill_the_cache(gpu: str, least: int) -> None:
+    """Of a ninth of the layers, for rows in multiples of 64; the few sizes for which the library is tuned have another layout."""
+    table, megabyte = TABLES[gpu, VERSION], 1 << 20
+    found = answers(table.answers)
+    runs = found._runs("tf32_nn")
+    assert runs is not None
+    near = Counter[bool]()
+    for n, k in runs.sizes[::9].tolist():
+        for m in range(64, 16385, 64):
+            product = Product("tf32", "nn", m, n, k, "f32")
+            choice = found.find(product)
+            if choice is None or choice.algo != 43 or not choice.tile:
+                continue
+            assert takes_bands(product, table.cache) == bool(choice.swizzle), product
+            near[bool(choice.swizzle)] += least * megabyte <= (m + n) * k * 4 <= (least + 10) * megabyte
+    assert near[True] > 50

@@ -44,6 +44,7 @@ REVIEWED = {
     "kernels/fma/fixed.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/fused/fixed_panels.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/fused/fixed.py: self._free": "as many as threads that computed a product of one form at the same time",
+    "kernels/integer/amx.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/integer/words.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/llvm/bindings.py: self.used": "of one function",
     "kernels/llvm/emit.py: _pointers": "LLVM types of numbers, and vectors of a power of two of them",

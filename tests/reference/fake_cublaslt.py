@@ -14,8 +14,8 @@ from fastmma.cublas import Choice
 from numpy.typing import NDArray
 
 import fastmma
+from fastmma.products.cublas.follow import Call, follow
 from fastmma.products.cublas.look_up import Known
-from fastmma.products.cublas.plan_of import Call, follow
 from fastmma.products.cublas.rows import Product
 from fastmma.products.cublas.tables import nearest_table
 from fastmma.products.gemm_choice import EpilogueInputs

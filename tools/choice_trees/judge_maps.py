@@ -25,7 +25,7 @@ from tools.choice_trees.pack_layers import plain
 BOOKS = Path(__file__).parents[2] / "fastmma" / "products" / "books"
 _BLOCK = 2000  # products that a process draws at once
 _OF_PARTS = 66  # the algorithm of which the map of parts says how many there are
-_OF_ORDER = (0, 2, 3, 5, 6)  # attributes of a choice that the map of other algorithms has
+OF_ORDER = (0, 2, 3, 5, 6)  # attributes of a choice that the map of other algorithms has
 _GRID = "grid_"
 
 
@@ -69,7 +69,7 @@ def _as_said(chosen: list[int], said: Any) -> Any:
         return plain(np.array([chosen], np.int32))[0].tolist()
     if chosen[0] == said[0] == _OF_PARTS:
         return said
-    return [chosen[place] if place in _OF_ORDER else said[place] for place in range(ATTRIBUTES)]
+    return [chosen[place] if place in OF_ORDER else said[place] for place in range(ATTRIBUTES)]
 
 
 def maps(gpu: str) -> list[Map]:

@@ -24,7 +24,8 @@ from fastmma.kernels.llvm.object_code import link_text
 
 DTYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 _FORMATS = {dtype: fmt for fmt, dtype in DTYPES.items()}
-_GRAIN = 1 << 14  # elements that a thread takes at a time
+_GRAIN = 1 << 14  # elements that each of several threads takes at a time
+_GRAIN_ALONE = 1 << 17  # and one thread, which has only to end soon after Ctrl-C
 _SHORT = 32  # elements of a row, below which a loop over each is slow
 
 
@@ -125,11 +126,13 @@ class Applied(NamedTuple):
         loop = self.loop
         if number * width <= _GRAIN:
             in_default_mode(loop, *given, out, width, 0, number, 0, width)
-        elif number == 1:
-            parallel_for(lambda start, stop, _: loop(*given, out, width, 0, 1, start, stop), width, thread_count(threads), _GRAIN)
+            return
+        count = thread_count(threads)
+        grain = _GRAIN if count > 1 else _GRAIN_ALONE
+        if number == 1:
+            parallel_for(lambda start, stop, _: loop(*given, out, width, 0, 1, start, stop), width, count, grain)
         else:
-            grain = max(_GRAIN // width, 1)
-            parallel_for(lambda start, stop, _: loop(*given, out, width, start, stop, 0, width), number, thread_count(threads), grain)
+            parallel_for(lambda start, stop, _: loop(*given, out, width, start, stop, 0, width), number, count, max(grain // width, 1))
 
 
 _applied: Bounded[tuple[Any, ...], Applied] = Bounded()

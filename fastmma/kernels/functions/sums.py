@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.kernels.llvm.compilation import compiled
+from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.simd import fma
 
 
@@ -30,6 +30,46 @@ def add_vectors(values: Any, sums: Any, start: int, stop: int, size: int) -> Non
                         kept[thread] += part[thread * size + element]
 
 
+@inner
+def _join_vectors(kept: Any, threads: int, vector: int, total: Any) -> None:
+    """Join the sums of each thread, which lie side by side, in turn; of known numbers a compiler takes several threads at once."""
+    if vector == 4:
+        for thread in range(threads):
+            first = 4 * thread
+            total[thread] = kept[first] + kept[first + 1] + kept[first + 2] + kept[first + 3]
+    elif vector == 8:
+        for thread in range(threads):
+            first = 8 * thread
+            half = kept[first] + kept[first + 1] + kept[first + 2] + kept[first + 3]
+            total[thread] = half + kept[first + 4] + kept[first + 5] + kept[first + 6] + kept[first + 7]
+    else:
+        for thread in range(threads):
+            total[thread] = kept[thread * vector]
+        for index in range(1, vector):
+            for thread in range(threads):
+                total[thread] += kept[thread * vector + index]
+
+
+@compiled
+def add_thread_vectors(values: Any, vector: int, together: int, out: Any) -> None:
+    """Add each row by threads, of which each takes every vector as far on as there are threads, and joins its sums in turn.
+
+    Rows have whole vectors. So many threads `together` keep their sums in a cache.
+    """
+    threads = out.shape[1]
+    kept = np.empty(together * vector, np.float32)
+    for row in range(len(values)):
+        line = values[row]
+        for begin in range(0, threads, together):
+            count = min(together, threads - begin)
+            kept[:] = np.float32(0)
+            for first in range(begin * vector, line.size, threads * vector):
+                part = line[first : min(first + count * vector, line.size)]
+                for index in range(part.size):
+                    kept[index] += part[index]
+            _join_vectors(kept, count, vector, out[row, begin : begin + count])
+
+
 @compiled
 def add_block_rows(values: Any, shifts: Any, threads: int, vector: int, sums: int, width: int, out: Any) -> None:
     """Add each row by the threads of a block, which take vectors, or single elements into `sums` sums each.
@@ -37,7 +77,6 @@ def add_block_rows(values: Any, shifts: Any, threads: int, vector: int, sums: in
     A row begins `shifts` elements after an aligned address: its first elements up to the next one, and its last ones, join the first sums
     of threads. A thread joins its sums in turn; then threads are halved in groups of `width`, and then the groups.
     """
-    step, place = (vector, 1) if vector > 1 else (1, threads)  # between the first sums of threads, and between sums of a thread
     kept, total = np.empty(sums * threads, np.float32), np.empty(threads, np.float32)
     for row in range(len(values)):
         line, shift = values[row], shifts[row]
@@ -45,18 +84,21 @@ def add_block_rows(values: Any, shifts: Any, threads: int, vector: int, sums: in
         head = min((vector - shift) % vector, line.size)
         tail = line.size - (line.size - head) % vector
         for index in range(head):
-            kept[(shift + index) * step] += line[index]
+            kept[(shift + index) * vector] += line[index]
         for first in range(head, tail, kept.size):
             part = line[first : min(first + kept.size, tail)]
             for index in range(part.size):
                 kept[index] += part[index]
         for index in range(line.size - tail):
-            kept[index * step] += line[tail + index]
-        for thread in range(threads):
-            total[thread] = kept[thread * step]
-        for index in range(1, sums):
+            kept[index * vector] += line[tail + index]
+        if vector > 1:
+            _join_vectors(kept, threads, vector, total)
+        else:
             for thread in range(threads):
-                total[thread] += kept[thread * step + index * place]
+                total[thread] = kept[thread]
+            for index in range(1, sums):
+                for thread in range(threads):
+                    total[thread] += kept[index * threads + thread]
         half = width // 2
         while half:
             for first in range(0, threads, width):

@@ -17,6 +17,7 @@ from fastmma.kernels.llvm.machine_code import PLACES, place_object
 _OPTIMIZATION = 1  # of emitted vector code, which higher levels take longer over and make no faster
 _OPTIMIZATION_OF_LOOPS = 2  # of code that is written as text
 _HOW = {"reloc": "pic", "codemodel": "small"} if PLACES else {"reloc": "static", "codemodel": "jitdefault"}
+_WIDE_LOOPS = ",-prefer-256-bit"  # LLVM takes half registers on Intel's CPUs, where a loop of 8 lanes calls functions of 16 one by one
 _linked: list[Any] = []  # engines, which own the memory that compiled code lies in
 
 
@@ -31,13 +32,13 @@ def linked(files: KernelFiles, compiled_for: tuple[Any, ...], emit: Callable[[ir
         return _addresses(code, [function])[0]
 
 
-def _target_machine() -> Any:
+def _target_machine(tuning: str = "") -> Any:
     """A compiler for this CPU; every engine takes one of its own."""
     from fastmma.kernels.llvm.library import binding
 
     triple, name, features = cpu.machine()
     level = min(settings.OPTIMIZATION, 2)
-    return binding.Target.from_triple(triple).create_target_machine(cpu=name, features=features, opt=level, jit=True, **_HOW)
+    return binding.Target.from_triple(triple).create_target_machine(cpu=name, features=features + tuning, opt=level, jit=True, **_HOW)
 
 
 def link_text(files: KernelFiles, record: Any, write: Callable[[], str], functions: Sequence[str]) -> list[int]:
@@ -54,7 +55,7 @@ def link_text(files: KernelFiles, record: Any, write: Callable[[], str], functio
 def _compiled_text(text: str) -> bytes:
     from fastmma.kernels.llvm.library import INLINES_LATE, binding
 
-    machine = _target_machine()
+    machine = _target_machine(_WIDE_LOOPS if "avx512f" in cpu.usable() else "")
     module = binding.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     tuning = binding.create_pipeline_tuning_options(min(settings.OPTIMIZATION, _OPTIMIZATION_OF_LOOPS))

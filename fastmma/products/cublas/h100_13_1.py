@@ -40,4 +40,5 @@ TABLE = Table(
     parts="cublas_choices_h100_13_1.npz",
     answers="cublas_algorithms_h100_13_1.npz",
     trees="cublas_trees_h100_13_1.npz",
+    cache=50 << 20,
 )

@@ -44,5 +44,6 @@ TABLE = Table(
     parts="cublas_choices_h200_13_1.npz",
     answers="cublas_algorithms_h200_13_1.npz",
     trees="cublas_trees_h200_13_1.npz",
+    cache=60 << 20,
     other_trees="cublas_other_trees_h200_13_1.npz",
 )

@@ -190,7 +190,7 @@ def _predict(asked: Question) -> Known | None:
     if _ends_are_unclear(asked, found.choice):
         return None
     # trees do not tell whether bands are wide
-    choice = replace(found.choice, swizzle=int(takes_bands(asked.product))) if found.choice.algo == _IN_BANDS else found.choice
+    choice = replace(found.choice, swizzle=int(takes_bands(asked.product, table.cache))) if found.choice.algo == _IN_BANDS else found.choice
     choice, rate = _expected(asked, choice, found.rate)
     source = f"cuBLASLt {table.version} on {table.gpu} is predicted to add as by {choice}, for {asked.product}"
     return Known(choice, table, OrderEvidence("fitted", source, rate))

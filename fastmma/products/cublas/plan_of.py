@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastmma.backends.resolve import resolved_target
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError, TargetError
 from fastmma.host.integers import flag, integer
-from fastmma.isa.formats import format_of
 from fastmma.isa.gpus import TargetName, target_named
 from fastmma.isa.scalar import OPCODE as FMA
-from fastmma.isa.table import multiply
 from fastmma.numerics.lookup import is_strict
-from fastmma.products.bound import Arguments, Strided
-from fastmma.products.choice import multiplicand, named
+from fastmma.products.bound import Arguments
+from fastmma.products.choice import named
+from fastmma.products.cublas.asked import common_format, is_dense, layout_of, summed
 from fastmma.products.cublas.book import Book, own_book, read_book, shipped_book
 from fastmma.products.cublas.choice import Choice
-from fastmma.products.cublas.find_row import find_row_as_computed
+from fastmma.products.cublas.follow import Call, follow
 from fastmma.products.cublas.look_up import ALL_SOURCES, PREDICTING_SOURCES, Known, Question, find_recorded, look_up
-from fastmma.products.cublas.rows import HALF_SUMS, NARROW, LaneRow, Product, Table, TileRow
+from fastmma.products.cublas.rows import HALF_SUMS, NARROW, Product, Table
 from fastmma.products.cublas.tables import REPORTED, TABLES, VERSION, short_version
-from fastmma.products.cublas.tile_order import tile_order
-from fastmma.products.evidence import OrderEvidence
-from fastmma.products.gemm_choice import EpilogueInputs, epilogue_inputs, epilogue_steps, gemm_plan
+from fastmma.products.gemm_choice import EpilogueInputs, epilogue_inputs, gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
-from fastmma.products.keywords import Choices
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.library_gpu import library_gpu
-from fastmma.products.library_order import SCALED, KernelEpilogue
-from fastmma.products.presets import KERNEL_EPILOGUES
+from fastmma.products.library_order import SCALED
 from fastmma.products.steps import GELU
 
 WORKSPACE = 32 << 20
@@ -40,16 +34,6 @@ _TF32 = "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32"
 _WORKSPACE_WITH_BIAS = 1 << 20  # what PyTorch lets cuBLASLt have, where it calls it itself
 # which float32 needs where a plan is looked up
 _INSTRUCTIONS: dict[str, dict[str, Any]] = {"f32": {"instruction": FMA}, "tf32": {"instruction": _TF32, "cast": True}}
-
-
-class Call(NamedTuple):
-    """A call of `plan`: what a choice is followed for."""
-
-    product: Product
-    given: EpilogueInputs
-    activation: str | None
-    fast: bool
-    target: str
 
 
 @public_call
@@ -136,13 +120,13 @@ def plan(
     """
     given = epilogue_inputs(Arguments("plan", a, b, c, bias, alpha, beta), named=True)
     book = _book(plans, choice, target, version)
-    layout = _layout(a, "a") + _layout(b, "b")
-    fmt = _format(a, b)
+    layout = layout_of(a, "a") + layout_of(b, "b")
+    fmt = common_format(a, b)
     if a.ndim != b.ndim or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
         raise OperandError(f"plan: a must be (M, K) and b (K, N), or stacks of as many, not {a.shape} and {b.shape}")
     out = named(out_dtype, "out_dtype") or ("s32" if fmt == "s8" else "f32")
     product = Product(fmt, layout, a.shape[-2], b.shape[-1], a.shape[-1], out, a.ndim == 3 and a.shape[0] > 1)
-    product = _summed(product, accumulator)
+    product = summed(product, accumulator)
     space, allowed = integer(workspace, "plan: workspace", 0), flag(tf32, "plan: tf32")
     wide = not flag(reduced_precision_reduction, "plan: reduced_precision_reduction") and product.out in NARROW and fmt in NARROW
     if choice is not None and not isinstance(choice, Choice):
@@ -167,16 +151,6 @@ def plan(
     scaled = given.alpha or given.beta == SCALED
     asked = Question(library_gpu(target), kind, product, stack, given.bias, added, scaled, given.row, wide, book, is_own)
     return _looked_up(asked, call, a, b, plans, unknown, options)
-
-
-def _summed(product: Product, accumulator: Any) -> Product:
-    """Return the product with the format in which it is summed."""
-    sums = named(accumulator, "accumulator") if accumulator is not None else ""
-    if sums == "f16" and product.fmt == product.out == "f16":
-        return product._replace(fmt=HALF_SUMS)
-    if sums not in ("", "s32" if product.fmt == "s8" else "f32"):
-        raise OperandError(f"plan: cuBLAS sums f16 with f16 results in f16, not {product.fmt} with {product.out} results in {sums}")
-    return product
 
 
 def _check_bias(product: Product, given: EpilogueInputs) -> None:
@@ -231,7 +205,7 @@ def _looked_up(
         asked = asked._replace(biased=False)
     elif as_c or call.activation == GELU or (call.activation and sources is PREDICTING_SOURCES):
         sources = (find_recorded,)
-    dense = (a.ndim == 2 or asked.product.stacked) and _is_dense(a) and _is_dense(b)
+    dense = (a.ndim == 2 or asked.product.stacked) and is_dense(a) and is_dense(b)
     for known in look_up(asked, sources) if dense else ():
         if known.evidence is not None and known.evidence.level == "unknown":
             refused = OperandError(known.evidence.source) if asked.is_own else refused
@@ -241,14 +215,6 @@ def _looked_up(
     if unknown == "refuse" or plans is not None or half or asked.wide:
         raise refused
     return gemm_plan(a, b, unknown=unknown, **options)
-
-
-def _is_dense(array: Any) -> bool:
-    """Tell whether matrices have no gaps, nor those of a stack between them: a GPU was asked about no others."""
-    rows, columns = array.shape[-2:]
-    matrix = Strided(array.dtype, (rows, columns), array.strides[-2:])
-    dense = matrix.is_c_contiguous or matrix.is_f_contiguous
-    return dense and (array.ndim == 2 or array.strides[0] == rows * columns * array.itemsize)
 
 
 def _table(target: TargetName, version: str) -> Table:
@@ -261,71 +227,3 @@ def _table(target: TargetName, version: str) -> Table:
     if (gpu, version) in REPORTED and is_strict():
         raise TargetError(f"plan: the orders of cuBLASLt {version} on {gpu} are only {table.source}, which strict mode refuses")
     return table
-
-
-def _layout(operand: Any, what: str) -> str:
-    """Name the layout of a matrix, or of those of a stack: n where its rows are contiguous, t where its columns are."""
-    if getattr(operand, "ndim", 0) not in (2, 3) or not hasattr(operand, "strides"):
-        raise OperandTypeError(f"plan: {what} must be an array of two or three dimensions, not {type(operand).__name__}")
-    if 0 in operand.shape:
-        raise OperandError(f"plan: {what} has no elements, and cuBLASLt chooses no kernel for it")
-    rows, columns = operand.shape[-2:]
-    down, along = operand.strides[-2:]
-    if along == operand.itemsize or down == operand.itemsize:
-        return "n" if along == operand.itemsize else "t"
-    if 1 not in (rows, columns):
-        raise OperandError(f"plan: the rows or the columns of {what} must be contiguous")
-    return "n" if columns == 1 else "t"
-
-
-def _format(a: Any, b: Any) -> str:
-    """Name the format of both operands; f32 for float32 arrays."""
-    names = [
-        format_of(each.dtype).name if str(each.dtype) == "float32" else multiplicand(each.dtype, f"plan: {what}").name
-        for each, what in ((a, "a"), (b, "b"))
-    ]
-    if names[0] != names[1]:
-        raise OperandTypeError(f"plan: a and b must have the same dtype, not {a.dtype} and {b.dtype}")
-    return names[0]
-
-
-def follow(known: Known, call: Call) -> GemmPlan | LanesPlan:
-    """Follow a choice."""
-    row, product = find_row_as_computed(known.table, known.choice, call.product)
-    call = call._replace(product=product)
-    return _lanes(row, known, call) if isinstance(row, LaneRow) else _tiles(row, known, call)
-
-
-def _evidence(row: TileRow | LaneRow, known: Known, call: Call) -> OrderEvidence:
-    table = known.table
-    if known.evidence is not None:
-        return known.evidence
-    source = f"cuBLASLt {table.version} on {table.gpu}{known.says} {known.choice}, for {call.product}"
-    in_segments = isinstance(row, TileRow) and row.segments is not None
-    rate = table.segments if in_segments else table.rates.get((row.algo, call.product.fmt))
-    return OrderEvidence("fitted", source, rate) if rate else OrderEvidence("assumed", f"{source}; {table.source}")
-
-
-def _steps(ins: Any, kind: KernelEpilogue, known: Known, call: Call) -> tuple[tuple[str, ...], str]:
-    """Find the steps of an epilogue, and the format of the result."""
-    kind = kind.with_bias_as_c() if known.adds_bias_as_c else kind
-    choices = Choices(activation=call.activation, out_dtype=call.product.out, preset="cublas")
-    return epilogue_steps(ins, call.given, choices, kind, "plan")
-
-
-def _lanes(row: LaneRow, known: Known, call: Call) -> LanesPlan:
-    product, count = call.product, known.choice.parts if row.counts else 1
-    lanes = replace(row.lanes, blocks=count) if row.counts == "blocks" else replace(row.lanes, parts=count)
-    scaled = row.scaled if count == 1 and call.given.alpha else ""
-    ending = call._replace(given=call.given._replace(alpha=False)) if scaled else call
-    steps, out = _steps(multiply(FMA), KERNEL_EPILOGUES[row.ends if count == 1 else row.split_ends], known, ending)
-    operand = ("a" if product.m == 1 else "b") if scaled == "vector" else scaled
-    return LanesPlan(call.target, FMA, lanes, product.fmt, steps, out, operand, evidence=_evidence(row, known, call))
-
-
-def _tiles(row: TileRow, known: Known, call: Call) -> GemmPlan:
-    biased = call.given.bias and not known.adds_bias_as_c
-    order = tile_order(row, known.choice, call.product, call.target, fast=call.fast, biased=biased)
-    steps, out = _steps(multiply(order.opcode), order.ends, known, call)
-    fields = {name: value for name, value in order._asdict().items() if name not in ("opcode", "ends")}
-    return GemmPlan(call.target, order.opcode, epilogue=steps, out=out, evidence=_evidence(row, known, call), **fields)

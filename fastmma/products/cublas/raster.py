@@ -14,8 +14,7 @@ from fastmma.products.cublas.rows import Product
 _WIDTHS = (1, 2, 4, 8, 16)
 _LEAST = 4  # tiles of the narrowest bands
 _LONG = 9  # tiles, from which on a kernel may go along the second dimension
-# more bytes of operands, and rows and columns, than for which the library takes bands of one cluster
-_BYTES, _EXTENT = 60 << 20, 512
+_EXTENT = 512  # more rows and columns than for which the library takes bands of one cluster
 _ITEM = 4
 _CLUSTERS = (1, 2, 3, 4, 8)  # tiles of a cluster across a band, for which widths are known
 
@@ -99,15 +98,16 @@ def last_wave(grid: Grid, parts: Cuts, *, is_transposed: bool, in_bands: bool) -
     return LastWave(tile, grid.wave, parts, "mn"[along != is_transposed], width)
 
 
-def takes_bands(product: Product) -> bool:
-    """Tell whether the library asks for wide bands.
+def takes_bands(product: Product, cache: int) -> bool:
+    """Tell whether the library asks for wide bands: where the operands fill a GPU's cache of so many bytes.
 
     Examples
     --------
-    >>> takes_bands(Product("tf32", "nt", 2380, 6196, 3380, "f32")), takes_bands(Product("tf32", "nt", 512, 6196, 3380, "f32"))
+    >>> product = Product("tf32", "nt", 2380, 6196, 3380, "f32")
+    >>> takes_bands(product, 60 << 20), takes_bands(product._replace(m=512), 60 << 20)
     (True, False)
     """
-    return (product.m + product.n) * product.k * _ITEM > _BYTES and min(product.m, product.n) > _EXTENT
+    return (product.m + product.n) * product.k * _ITEM >= cache and min(product.m, product.n) > _EXTENT
 
 
 @lru_cache(1024)

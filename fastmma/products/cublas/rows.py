@@ -229,6 +229,7 @@ class Table(NamedTuple):
     parts: str  # the file of the map of parts: in how many the library takes k for layers of usual models
     answers: str  # the file of what the library chose for such layers where its algorithm is another
     trees: str  # the file of trees that predict what it chooses for others
+    cache: int = 0  # bytes of the GPU's second-level cache
     other_trees: str = ""  # of those for f16 that is summed in f16, and for parts that are joined in f32 alone; empty where there are none
 
 
