@@ -23,14 +23,16 @@ LANES, PANEL = 8, 32
 ROWS = 4  # at a time, at most
 VECTORS = PANEL // LANES  # lane l of vector v holds column 4 l + v
 _FOURS = PANEL // 4  # words of 32 bits of the signs of a line
-TINY = float.fromhex("0x1p-900")  # its product with any element is less than a unit
+TINY = float.fromhex("0x1p-700")  # its product with any element is less than a unit
 NONE, SPECIAL = -16384, 16384  # exponents of zeros, and of infinities and NaNs
-BIAS = 1023 + 52 - 24  # from exponents of products to those of 2**52 units
+SCALE_BITS = 128
+SCALE = float.fromhex("0x1p-128")  # of sums in windows, and of B
+BIAS = 1023 + 52 - 24 - SCALE_BITS  # from exponents of products to those of 2**52 units
 WORD = 4  # bits of a word below the exponent
 QUARTER = 4  # what they are: a start is 1.25 * 2**52 units, and more where products are negative
 _OF_ZERO = (0, -(1 << 15))  # words of zeros in A and B, whose sum with any is less than that of the smallest product
-_MORE = float.fromhex("0x1.00000004p+0")  # 1 + 2^-30, times which B is packed
-_CHUNK = 16  # lines, or panels, of a thread at a time
+_MORE = float.fromhex("0x1.00000004p-128")  # times which B is packed: SCALE (1 + 2^-30)
+_CHUNK = 64  # lines, or panels, of a thread at a time
 
 
 @constant
