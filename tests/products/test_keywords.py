@@ -42,7 +42,7 @@ def test_an_unknown_keyword_is_told_with_the_nearest(name: str, wrong: str, near
         getattr(fastmma, name)(A, A, **{wrong: None})
 
 
-@pytest.mark.parametrize(("wrong", "nearest"), [("targets", "target"), ("againts", "against")])
+@pytest.mark.parametrize(("wrong", "nearest"), [("targets", "target"), ("againsts", "against")])
 @pytest.mark.parametrize("scaled", [False, True])
 def test_explain_names_itself(wrong: str, nearest: str, scaled: bool) -> None:
     a = quantize(np.ones((16, 32), np.float32), "mxfp8") if scaled else A
