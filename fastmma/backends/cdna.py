@@ -75,21 +75,33 @@ def windows(operation: Operation, operands: Operands, d: Codes, threads: int) ->
 
 def steps_in_lanes(problem: Problem, operands: Operands, out: Codes, threads: int) -> Fallbacks:
     """Compute "fused" to nearest, but for products that are out of reach, and rows whose sums are not known or are no numbers."""
-    from fastmma.kernels.fused import window_lanes, window_panels
 
     operation, fallbacks = problem.operation, list[Fallback]()
-    how, formats = lane_steps(operation), operation.instruction.formats
+    how = lane_steps(operation)
     assert how is not None
     for index, (one, results) in enumerate(each(operands, out.view(np.float32))):
-        x = window_panels.packed_rows(how, _values(one.a, formats.a, np.float32), formats.a.emin, threads)
-        y = window_panels.packed_columns(how, _values(one.b, formats.b, np.float32), formats.b.emin, threads)
-        rows: slice | NDArray[np.intp] = slice(None)
-        if window_lanes.reaches(how, x, y):
-            c = None if one.c is None else one.c.view(np.float32)
-            rows = np.flatnonzero(window_lanes.multiply(how, x, y, c, results, threads))
-        if isinstance(rows, slice) or len(rows):
-            fallbacks.append(Fallback(slice(index, index + 1), rows, slice(None)))
+        rows = _in_lanes(how, operation, one, results, threads)
+        if rows is None or len(rows):
+            fallbacks.append(Fallback(slice(index, index + 1), slice(None) if rows is None else rows, slice(None)))
     return fallbacks
+
+
+def _in_lanes(how: Steps, operation: Operation, one: Operands, out: Floats, threads: int) -> NDArray[np.intp] | None:
+    """Compute a product, some k after the others; the rows that are not right, None for all."""
+    from fastmma.kernels.fused import window_lanes, window_panels
+
+    formats, depth = operation.instruction.formats, one.a.shape[1]
+    c = np.zeros(out.shape, np.float32) if one.c is None else one.c.view(np.float32)
+    left = window_lanes.far_rows(c)
+    for first in range(0, depth, window_lanes.DEPTH):
+        some = slice(first, first + window_lanes.DEPTH)
+        x = window_panels.packed_rows(how, _values(one.a[:, some], formats.a, np.float32), formats.a.emin, threads)
+        y = window_panels.packed_columns(how, _values(one.b[some], formats.b, np.float32), formats.b.emin, threads)
+        if not window_lanes.reaches(how, x, y, depth):
+            return None
+        left |= window_lanes.multiply(how, x, y, c, out, threads)
+        c = out
+    return np.flatnonzero(left)
 
 
 def exact(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:

@@ -99,6 +99,15 @@ def _bytes(problem: Problem, form: Form, _epilogue: EpilogueForm | None) -> Fixe
     return int8.fixed(kinds, form[1:4], form.a[1:], form.b[1:], form.start)
 
 
+def _bytes_on_amx(problem: Problem, form: Form, _epilogue: EpilogueForm | None) -> Fixed:
+    """Make a product of bytes whose sums wrap, on AMX."""
+    from fastmma.kernels.integer import amx, amx_kernel
+
+    formats = problem.operation.instruction.formats
+    config = amx_kernel.AmxConfig(formats.a.kind != "unsigned", formats.b.kind != "unsigned")
+    return amx.FixedBytes(config, form[1:4], form.a[1:], form.b[1:], start=form.start)
+
+
 def _chains(_problem: Problem, form: Form, epilogue: EpilogueForm | None) -> Fixed:
     from fastmma.kernels.fma import fixed
 
@@ -109,6 +118,7 @@ def _chains(_problem: Problem, form: Form, epilogue: EpilogueForm | None) -> Fix
 _KERNELS: dict[str, Callable[[Problem, Form, EpilogueForm | None], Fixed]] = {
     "panels of a form": _panels,
     "blocks of a form": _blocks,
+    "bytes on AMX of a form": _bytes_on_amx,
     "bytes of a form": _bytes,
     "chains of a form": _chains,
 }

@@ -110,6 +110,18 @@ ROUTES = (
         cost=66,
     ),
     Route(
+        "bytes on AMX of a form",
+        "forms",
+        "integer/amx.py",
+        "AMX",
+        ("integer",),
+        False,
+        holds.BYTES,
+        ({**_PANELS, **_ONE_SUM, "work": (1 << 20, 1 << 27), "rows": (16, ANY), "columns": (16, ANY), "k": (16, ANY)},),
+        fallback="",
+        cost=1,
+    ),
+    Route(
         "bytes of a form",
         "forms",
         "integer/int8.py",

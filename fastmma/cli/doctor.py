@@ -53,16 +53,6 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def _check_options(kernels: bool, markdown: bool, route: bool, of_route: list[str]) -> None:
-    """Refuse options that nothing would read."""
-    if kernels and route:
-        raise click.BadParameter("--kernels prints the table of kernels, --route the kernel of one product: give only one of them")
-    if markdown and not kernels:
-        raise click.BadParameter("--markdown is for the table of kernels: give it with --kernels")
-    if of_route and not route:
-        raise click.BadParameter(f"{' and '.join(of_route)} {'belong' if len(of_route) > 1 else 'belongs'} to --route MxNxK: give both")
-
-
 def doctor(
     route: str | None,
     types: str | None,
@@ -73,8 +63,6 @@ def doctor(
     as_json: bool,
 ) -> None:
     """Print what this machine has: CPU path, cache, GPU, libraries, variables; and try one product. Attach the output to a bug report."""
-    of_route = [("--type", types), ("--instruction", instruction), ("--target", target)]
-    _check_options(kernels, markdown, route is not None, [name for name, given in of_route if given is not None])
     if kernels:
         print_kernels(markdown, as_json)
         return

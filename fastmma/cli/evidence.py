@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 
 from fastmma.cli.table import Choices, merged, print_json, print_markdown, print_table
 from fastmma.host.errors import InstructionError, TargetError
@@ -49,16 +50,21 @@ def _family(ins: Instruction) -> str:
     return f"{head}{kind}{lowered}"
 
 
-def _level(ins: Instruction, target: str) -> tuple[str, str]:
+@lru_cache(256)
+def _by_architecture(targets: tuple[str, ...]) -> dict[str, str]:
+    """One target of each architecture: the others compute alike."""
+    return {architecture(target): target for target in targets}
+
+
+def _level(ins: Instruction, target: str) -> str:
     try:
-        row = arithmetic(ins, target, strict=False)
+        return arithmetic(ins, target, strict=False).evidence.level
     except TargetError:
-        return "unknown", "float"
-    return row.evidence.level, "exact" if METHODS[row.method].exact else "float"
+        return "unknown"
 
 
 def _listed(ops: Sequence[str]) -> list[Instruction]:
-    """List the instructions that multiply, tcgen05 in its largest shapes; all, or those of some ops.
+    """List the instructions that multiply, one of those that differ in N alone: N changes no sum. All, or those of some ops.
 
     Raises
     ------
@@ -70,7 +76,12 @@ def _listed(ops: Sequence[str]) -> list[Instruction]:
     for op in ops:
         if op not in known:
             raise InstructionError(f"there is no op {op!r}; there are {', '.join(known)}")
-    return [ins for ins in every if not ops or ins.op in ops]
+    alike: dict[tuple[object, ...], Instruction] = {}
+    for ins in every:
+        if not ops or ins.op in ops:
+            sums = ins.m, ins.k, ins.atype, ins.btype, ins.accumulator, ins.sparse
+            alike.setdefault((ins.op, ins.kind, ins.form, ins.targets, *sums), ins)
+    return list(alike.values())
 
 
 def evidence_rows(ops: Sequence[str] = ()) -> list[tuple[str, *tuple[list[str], ...]]]:
@@ -78,8 +89,8 @@ def evidence_rows(ops: Sequence[str] = ()) -> list[tuple[str, *tuple[list[str], 
     levels: defaultdict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: {level: set() for level in LEVELS})
     for ins in _listed(ops):
         found = levels[_family(ins), ins.atype]
-        for target in ins.targets:
-            found[_level(ins, target)[0]].add(architecture(target))
+        for base, target in _by_architecture(ins.targets).items():
+            found[_level(ins, target)].add(base)
     merged: defaultdict[tuple[str, tuple[frozenset[str], ...]], list[str]] = defaultdict(list)
     for (family, atype), found in levels.items():
         merged[family, tuple(frozenset(found[level]) for level in LEVELS)].append(atype)
@@ -107,14 +118,14 @@ def _parameters(ins: Instruction, target: str) -> tuple[str, ...]:
 
 def arithmetic_rows(ops: Sequence[str] = ()) -> list[tuple[Choices, ...]]:
     """Show what every architecture computes: a row for instructions and architectures that compute alike, in the terms of `Arithmetic`."""
-    rows: dict[tuple[Choices, ...], None] = {}
+    rows: dict[tuple[str, ...], None] = {}
     for ins in _listed(ops):
         form = "" if ins.form in ("", "cta_group::1") else f" {ins.form}"
         head = f"{ins.op}{'.sp' if ins.sparse else ''}{form}{f' kind::{ins.kind}' if ins.kind else ''}"
-        for target in ins.targets:
-            about = (head, str(ins.k), ins.atype, ins.btype, ins.accumulator, architecture(target))
-            rows[tuple((cell,) for cell in (*about, *_parameters(ins, target)))] = None
-    found = list(rows)
+        about = (head, str(ins.k), ins.atype, ins.btype, ins.accumulator)
+        for base, target in _by_architecture(ins.targets).items():
+            rows[(*about, base, *_parameters(ins, target))] = None
+    found: list[tuple[Choices, ...]] = [tuple((cell,) for cell in row) for row in rows]
     for column in (3, 2, 1, 5):
         found = merged(found, column)
     return found

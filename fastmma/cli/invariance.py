@@ -65,8 +65,8 @@ def agree(
     if table:
         _print_gpus(types)
         return
-    if gpu is None or other is None:
-        raise OperandError("agree needs two GPUs, or --table")
+    assert gpu is not None
+    assert other is not None
     options = {"dtype": types, "layout": layout, "preset": preset, "bias": bias, "least_rate": least_rate}
     counts = _rows(rows)
     found = []
@@ -124,6 +124,4 @@ def _layers(model: Path | None, named: Sequence[str]) -> list[tuple[int, int]]:
         from fastmma.study.linear_layers import linear_layers
 
         found += linear_layers(model)
-    if not found:
-        raise OperandError("agree needs --model or --layer")
     return found

@@ -14,6 +14,7 @@ from fastmma.host.errors import OperandError
 TARGET: Final = "H200"
 TYPE: Final = "bf16"
 STUDY_SIZE: Final = "256x256x4096"
+STUDY_SAMPLE: Final = 512
 BENCH_SIZE: Final = "1024x1024x1024"
 PATH: Final = click.Path(path_type=Path)
 

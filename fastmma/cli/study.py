@@ -14,7 +14,7 @@ from fastmma.cli import parameters
 from fastmma.cli.inputs import parse_size
 from fastmma.cli.progress import watched
 from fastmma.cli.table import print_json, print_table, print_wrapped
-from fastmma.host.errors import BackendError, OperandError
+from fastmma.host.errors import BackendError
 from fastmma.host.files import write_text
 from fastmma.study.answers import answer
 from fastmma.study.grid import SAMPLE, Case, Grid, case_of
@@ -35,12 +35,8 @@ def _grids(preset: str | None, own: dict[str, Any], sample: int, seeds: tuple[in
     """The preset's grids, or the one that the options describe; formats and target of layers need not be given."""
     given = {name: value for name, value in own.items() if value}
     if preset is not None:
-        if given:
-            raise OperandError(f"--preset has a grid of its own: leave out {', '.join('--' + name.replace('_', '-') for name in given)}")
         return preset_of(preset).grids
     if not files:
-        if "format" not in given:
-            raise OperandError(f"give --preset ({', '.join(PRESETS)}), weights, or a grid: at least --format")
         given.setdefault("target", (parameters.TARGET,))
     (usual,) = preset_of(LAYERS).grids
     every = tuple(each or None for each in given.get("promote_every", (0,)))
@@ -129,10 +125,6 @@ def study(
     }
     given_seeds = tuple(seeds or (0,))
     files = [*([model] if model else []), *(inputs or [])]
-    if activations and not files:
-        raise OperandError("--activations are those of weights: name them with --input")
-    if preset is not None and (seeds or sample != SAMPLE):
-        raise OperandError("--preset has seeds and a sample of its own: leave out --seed and --sample")
     grids = _grids(preset, own, sample, given_seeds, bool(files))
     with watched("fastmma study") as show:
 

@@ -34,7 +34,7 @@ _GENERATORS: ContextVar[Any] = ContextVar("fastmma.functions.pretended", default
 
 _MEMORY, _SHARED_MEMORY, _CACHE = 80 << 30, 48 << 10, 50 << 20
 # functions that take a device among their positional arguments
-_PLACED = frozenset({"to", "tensor", "new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "set_default_device"})
+_PLACED = frozenset({"to", "tensor", "new_empty", "new_zeros", "new_ones", "new_full", "new_tensor"})
 
 
 def _is_cuda(value: Any, *, numbers: bool = False) -> bool:
@@ -71,11 +71,14 @@ def _make_mode(generators: Any) -> Any:
                 return None
             if func == vars(torch._C.TensorBase)["is_cuda"].__get__:
                 return True
+            if func == vars(torch._C.TensorBase)["device"].__get__:
+                return torch.device("cuda", 0)
             if func is torch.Tensor.get_device:
                 return 0
+            if func is torch.device:
+                numbered = args if args and type(args[0]) is int else ()  # which torch takes for the accelerator it finds itself
+                return torch.device("cuda", *numbered) if numbered else torch.device(*args, **kwargs)
             name = getattr(func, "__name__", "")
-            if name == "device" and _is_cuda(args[0] if args else kwargs.get("type"), numbers=True):
-                return torch.device("cpu")
             placed = {key: _on_cpu(value, numbers=True) if key == "device" else value for key, value in kwargs.items()}
             if name in _PLACED:
                 args = tuple(_on_cpu(value, numbers=name == "to") for value in args)
@@ -224,6 +227,22 @@ def _of_accelerators() -> dict[str, Any]:
     }
 
 
+def _of_devices() -> dict[tuple[Any, str], Any]:
+    """Return functions that take a device and ask no mode, by their places: of torch, and of its tensors."""
+    import torch
+
+    default, load, wrap = torch.set_default_device, torch.load, torch.Tensor._make_wrapper_subclass
+
+    def make_wrapper(*args: Any, **kwargs: Any) -> Any:
+        return wrap(*args, **{key: _on_cpu(value) if key == "device" else value for key, value in kwargs.items()})
+
+    return {
+        (torch, "set_default_device"): lambda device: default(_on_cpu(device, numbers=True)),
+        (torch, "load"): lambda file, map_location=None, *more, **options: load(file, _on_cpu(map_location), *more, **options),
+        (torch.Tensor, "_make_wrapper_subclass"): staticmethod(make_wrapper),
+    }
+
+
 @contextmanager
 def pretended(target: str, generators: Any = None) -> Iterator[None]:
     """Make torch say that there is a GPU within the ``with``, to all threads; only tensors of this thread go to it.
@@ -251,6 +270,8 @@ def pretended(target: str, generators: Any = None) -> Iterator[None]:
             if hasattr(torch.accelerator, name):
                 stack.enter_context(mock.patch.object(torch.accelerator, name, answer))
         stack.enter_context(mock.patch.object(torch, "get_device_module", _modules(torch.get_device_module)))
+        for (holder, name), answer in _of_devices().items():
+            stack.enter_context(mock.patch.object(holder, name, answer))
         stack.enter_context(mock.patch.object(torch.version, "cuda", "13.0"))
         stack.enter_context(mock.patch.object(of_triton, "has_triton", return_value=True))
         stack.enter_context(mock.patch.object(torch, "Generator", _make_generator_type(generators)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,16 @@ def as_array(value: Any, what: str) -> NDArray[Any]:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:  # the last one is torch's
         raise OperandTypeError(f"{what} must be an array: {str(error).rstrip('.')}{_of_torch(value)}") from None
-    if isinstance(value, np.ma.MaskedArray):
+    if is_masked(value):
         raise OperandTypeError(f"{what} must be an array without a mask, not a masked array")
     if array.dtype.kind in "OT":
         raise OperandTypeError(f"{what} must be an array of numbers, not {_class_of(value) or _kind_of(value, array)}")
     return array
+
+
+def is_masked(value: object) -> bool:
+    """Tell whether a value is an array with a mask; only who imported `numpy.ma` has one, and its import takes as long as a product."""
+    return isinstance(value, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ()))
 
 
 def _of_torch(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.arrays import RawCodes, as_array
+from fastmma.host.arrays import RawCodes, as_array, is_masked
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.isa.codes import from_codes, view_codes
 from fastmma.isa.formats import Format
@@ -121,7 +121,7 @@ def check_output(out: Any, shape: tuple[int, ...], fmt: Format, what: str) -> ND
     ------
     OperandTypeError, OperandError
     """
-    if not isinstance(out, np.ndarray) or isinstance(out, np.ma.MaskedArray):
+    if not isinstance(out, np.ndarray) or is_masked(out):
         raise OperandTypeError(f"{what}: out must be a NumPy array without a mask, not {type(out).__name__}")
     if out.dtype != fmt.dtype:
         raise OperandTypeError(f"{what}: out must have dtype {fmt.dtype} ({fmt}), not {out.dtype}")

@@ -10,6 +10,7 @@ from typing import Any
 from triton import knobs
 from triton.runtime.jit import JITFunction, MockTensor
 
+from fastmma.host.errors import NotEmulatedError
 from fastmma.isa.table import multiply
 from fastmma.triton.compilers import assembly_of
 from fastmma.triton.contraction import Contractions
@@ -18,7 +19,7 @@ from fastmma.triton.layouts import aliases, bit_owners, list_bits
 from fastmma.triton.lowering import Dot, Lowering
 from fastmma.triton.machine.executable import Executable
 from fastmma.triton.ptx import Program, Site
-from fastmma.triton.reasons import explain
+from fastmma.triton.reasons import explain, refusal, refuses
 from fastmma.triton.splits import SplitReader
 from fastmma.triton.twins import all_of_kind, callees, convert_kind, list_functions
 
@@ -302,12 +303,30 @@ def compile_function(function: Any, arguments: tuple[Any, ...], options: dict[st
 
 
 def compiled_kernel(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> CompiledKernel | str:
-    """Compile a kernel for the active driver's target; a string says why the compiler did not take it."""
+    """Compile a kernel for the active driver's target; a string says why the compiler did not take it.
+
+    Raises
+    ------
+    NotEmulatedError
+        If the compiler refuses what the kernel says.
+    """
     others = list_functions((*arguments, *options.values()))
     try:
         with all_of_kind(kernel, JITFunction, *others) as function:
-            arguments = tuple(convert_kind(value, JITFunction) for value in arguments)
-            options = {name: convert_kind(value, JITFunction) for name, value in options.items()}
-            return _read(compile_function(function, arguments, options))
+            return _compiled(function, arguments, options)
+    except NotEmulatedError:
+        raise
     except Exception as error:
         return explain(error)
+
+
+def _compiled(function: JITFunction[Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> CompiledKernel:
+    given = tuple(convert_kind(value, JITFunction) for value in arguments)
+    named = {name: convert_kind(value, JITFunction) for name, value in options.items()}
+    try:
+        return _read(compile_function(function, given, named))
+    except Exception as error:
+        if not refuses(error):
+            raise
+        reached = callees(function, *list_functions((*given, *named.values())))
+        raise NotEmulatedError(refusal(function, reached, error)) from error

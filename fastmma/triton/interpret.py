@@ -118,9 +118,9 @@ def interpret(
         The GPU: ``"H100"``, ``"sm_80"``, ``(8, 9)``.
     lowering : {"compile", "ptx", "rules"}
         How to find the instructions of an operation. ``"compile"`` asks Triton's compiler, which needs no GPU; ``"rules"`` follows
-        fastmma's rules, which take no time. If the compiler does not accept a kernel, the rules decide, and the report says so. If the
-        compiler's answer does not tell the interpreter which bits an operation has, the kernel's PTX is executed, and the report says so.
-        ``"ptx"`` executes the PTX of all kernels, which is also faster.
+        fastmma's rules, which take no time. A kernel that the compiler refuses is an error; if the compiler fails otherwise, the rules
+        decide, and the report says so. If the compiler's answer does not tell the interpreter which bits an operation has, the kernel's
+        PTX is executed, and the report says so. ``"ptx"`` executes the PTX of all kernels, which is also faster.
     num_warps : int, optional
         Warps of a program if the launch does not set them; 4 by default, as in Triton.
     fp_fusion : bool, optional
@@ -148,7 +148,7 @@ def interpret(
     TargetError
         If there is no such GPU, or its arithmetic in an instruction of a kernel is not known.
     NotEmulatedError
-        With ``other="error"``, and at operations that cannot run here, such as inline assembly.
+        With ``other="error"``, at operations that cannot run here, such as inline assembly, and where Triton's compiler refuses a kernel.
     BackendError
         If this version of Triton was not tested, or something else has changed its interpreter.
     OperandError

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import linecache
 import re
+from collections.abc import Sequence
 from types import TracebackType
+from typing import Any
 
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import InterpreterError
+from triton.runtime.jit import JITFunction
 
 from fastmma.host.errors import FastmmaError, NotEmulatedError
+from fastmma.triton.advice import advise
 from fastmma.triton.places import find_innermost
 
 _PTXAS = re.compile(r"^ptxas .*; error\s*:\s*(.*)$")
 _PLACE = re.compile(r":\d+\)")  # a file and its line
+_UNSUPPORTED = "Unsupported function referenced"  # of a function that is no kernel's
 
 
 def list_causes(error: BaseException | None) -> list[BaseException]:
@@ -48,6 +53,34 @@ def explain(error: BaseException) -> str:
     return type(error).__name__
 
 
+def refuses(error: BaseException) -> bool:
+    """Tell whether Triton's compiler refuses what a kernel says, as it does on a machine with a GPU."""
+    return isinstance(error, CompilationError) or str(error).startswith(_UNSUPPORTED)
+
+
+def refusal(kernel: JITFunction[Any], functions: Sequence[JITFunction[Any]], error: BaseException) -> str:
+    """Say why Triton's compiler refuses a kernel, at which line, and what to do.
+
+    Parameters
+    ----------
+    kernel, functions : triton.JITFunction, sequence of triton.JITFunction
+        The kernel, and all that it reaches.
+    error : BaseException
+        The compiler's.
+    """
+    nodes = [one for one in list_causes(error) if isinstance(one, CompilationError) and hasattr(one.node, "lineno")]
+    lines = [(one.file_name, one.def_file_line_number + each.node.lineno - 1) for each in nodes for one in functions if one.src == each.src]
+    place = find_innermost(lines) or (kernel.file_name, kernel.def_file_line_number)
+    why = explain(error)
+    said = why.partition(", line ")[0] if lines else why
+    where = f"({_show(place)}), says Triton's compiler, so that no GPU runs it"
+    return f'{kernel.__name__}: {said} {where}{advise(why)}; lowering="rules" interprets it as it stands'
+
+
+def _show(place: tuple[str, int]) -> str:
+    return f"{place[0]}:{place[1]}: {linecache.getline(*place).strip()}"
+
+
 def _find_place(error: BaseException) -> str:
     """Return the line of a kernel at which an error arose, and its text; empty where there is none."""
     for one in reversed(list_causes(error)):
@@ -58,7 +91,7 @@ def _find_place(error: BaseException) -> str:
             trace = trace.tb_next
         place = find_innermost(frames)
         if place is not None:
-            return f"{place[0]}:{place[1]}: {linecache.getline(*place).strip()}"
+            return _show(place)
     return ""
 
 
@@ -77,11 +110,13 @@ def locate(error: BaseException, name: str, compiled: str) -> Exception | None:
     if isinstance(ours, NotEmulatedError) and not _PLACE.search(str(ours)) and isinstance(error, InterpreterError):
         return NotEmulatedError(f"{ours} ({_find_place(error)})")
     if ours is None and compiled and isinstance(error, ValueError | NameError | TypeError | SyntaxError):  # before the first line ran
-        unread: Exception = InterpreterError(f"{name}: {compiled}, says Triton's compiler; its interpreter says {explain(error)}")
+        unread: Exception = InterpreterError(
+            f"{name}: {compiled}, says Triton's compiler; its interpreter says {explain(error)}{advise(compiled)}"
+        )
         return unread
     if ours is not None or not isinstance(error, InterpreterError):
         return ours
     why = explain(error.__cause__ or error)
     also = f"; Triton's compiler says {compiled}" if compiled and compiled != why else ""
-    located: Exception = InterpreterError(f"{name}: {why} ({_find_place(error)}){also}")
+    located: Exception = InterpreterError(f"{name}: {why} ({_find_place(error)}){also}{advise(why)}")
     return located

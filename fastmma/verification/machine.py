@@ -55,6 +55,15 @@ def processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def system() -> str:
+    """The system and the C library. On Linux they are asked here, as `platform.platform` would start a process for the CPU, too."""
+    if sys.platform != "linux":
+        return platform.platform()
+    found = os.uname()
+    library = "".join(platform.libc_ver())
+    return f"{found.sysname}-{found.release}-{found.machine}{library and f'-with-{library}'}"
+
+
 def vectors() -> str:
     """The instructions that the fast kernels take on this CPU: AVX-512 (and AMX), AVX2, NEON (with dot products); else portable kernels."""
     from fastmma.kernels.llvm import cpu
@@ -90,7 +99,7 @@ def describe(package_version: str) -> dict[str, Any]:
         "fastmma": {"version": package_version, "folder": str(Path(__file__).parents[1])},
         "python": _python(),
         "system": {
-            "platform": platform.platform(),
+            "platform": system(),
             "cpu": processor(),
             "cores": os.cpu_count(),
             "threads": _told(thread_count),

@@ -263,7 +263,7 @@ def test_both_ends_of_a_row_have_the_bits_of_portable_kernels(row: routes.Route)
 
 
 @pytest.mark.usefixtures("avx512")
-def test_forms_depend_on_threads() -> None:
+def test_forms_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     def taken(threads: int, *given: Any) -> list[str]:
         found = route.explain(problem(*given), threads, ("forms",))
         return [verdict.row.name for verdict in found if not verdict.reason]
@@ -276,6 +276,10 @@ def test_forms_depend_on_threads() -> None:
     assert taken(2, "s8", 256, 256, 512) == taken(1, "s8", 256, 256, 512) == ["bytes of a form"]
     assert taken(2, "s8", 256, 256, 513) == taken(1, "s8", 257, 256, 512) == taken(2, "s8", 256, 257, 256) == []
     assert taken(1, "f16", 363, 363, 4) == []  # results
+    monkeypatch.setattr(cpu, "usable", lambda: AVX512 | {"amx-tile", "amx-int8"})
+    assert taken(1, "s8", 512, 512, 512) == taken(1, "s8", 16, 256, 256) == ["bytes on AMX of a form"]
+    assert taken(1, "s8", 512, 512, 513) == taken(1, "s8", 16, 2048, 4097) == []
+    assert taken(1, "s8", 15, 256, 512) == taken(1, "s8", 16, 255, 256) == ["bytes of a form"]
     chains = problem("f64", 1, 1, 1)._replace(operation=operation_of("fma.rn.f32", "sm_90a"), parts=4)
     for threads, k, names in ((2, 512, ["chains of a form"]), (2, 1024, []), (1, 2048, ["chains of a form"]), (1, 2049, [])):
         found = route.explain(chains._replace(extents=Extents(1, 128, 128, k)), threads, ("forms",))

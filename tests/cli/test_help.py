@@ -58,6 +58,11 @@ verify --target H10
 record x --cublas --shapes nowhere
 bench --target H10
 warm --target H10
+study
+study --preset layers --seed 1
+record book.npz --cublas
+agree H100 H200
+doctor --type f16
 doctor --target H10
 """
 # of commands that compute nothing, and what they must not import: it takes longer than a command may take to start

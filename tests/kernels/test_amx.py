@@ -43,7 +43,13 @@ def test_bytes(a: np.dtype[Any], b: np.dtype[Any], shape: tuple[int, int, int], 
         out = np.full((m, 2 * n), 0x5A5A5A5A, np.int32)[:, :: 1 + (threads == 2)][:, :n]
         amx.gemm(left, right, c, out, threads, plain=plain)
         exact = left.astype(np.int64) @ right.astype(np.int64) + (0 if c is None else c)
-        np.testing.assert_array_equal(out, exact.astype(np.uint64).astype(np.uint32).view(np.int32))
+        wrapped = exact.astype(np.uint64).astype(np.uint32).view(np.int32)
+        np.testing.assert_array_equal(out, wrapped)
+        config, whole = AmxConfig(a.kind == "i", b.kind == "i", plain), np.full((m, n), 0x5A5A5A5A, np.int32)
+        fixed = amx.FixedBytes(config, (m, n, k), left.strides, right.strides, start=c is not None)
+        for _ in range(2):  # in new memory, and in that of the first call
+            assert fixed(left, right, whole.ctypes.data, c)
+            np.testing.assert_array_equal(whole, wrapped)
 
 
 @emitted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final
 
@@ -17,10 +18,22 @@ _WITH_BLAS: Final = {"gemm", "study", "bench"}
 
 
 class LateCommand(click.Command):
-    """A declaration of options; the function of the command's name in `fastmma.cli` takes their values."""
+    """A declaration of options; the function of the command's name in `fastmma.cli` takes their values.
+
+    Parameters
+    ----------
+    check : callable, optional
+        Takes the values by name, and raises an error if they do not go together.
+    """
+
+    def __init__(self, *arguments: Any, check: Callable[[Mapping[str, Any]], None] | None = None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.check = check
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Import the function and call it."""
+        """Check the values, then import the function and call it."""
+        if self.check is not None:
+            self.check(ctx.params)
         name = self.name or ""
         if name not in _WITH_BLAS:
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from fastmma.cli import parameters
+from fastmma.cli.commands import checks
 from fastmma.cli.commands.late import LateCommand
 
 _FAMILIES = (
@@ -14,7 +15,7 @@ _FAMILIES = (
 )
 
 
-@click.command(cls=LateCommand)
+@click.command(cls=LateCommand, check=checks.check_study)
 @click.argument("model", type=parameters.PLACE, required=False)
 @click.option("--preset", type=parameters.PRESET, help=f"A study with a name: {', '.join(parameters.PRESET.names)}.")
 @click.option(
@@ -50,7 +51,9 @@ _FAMILIES = (
 )
 @click.option("--transposed/--no-transposed", default=None, help="Weights are (K, N) in files, or not; else as config.json says.")
 @click.option("--seed", "seeds", type=click.IntRange(min=0), multiple=True, help="Seed of the random numbers.")
-@click.option("--sample", type=click.IntRange(min=1), default=512, help="Rows and columns of the product that are compared.")
+@click.option(
+    "--sample", type=click.IntRange(min=1), default=parameters.STUDY_SAMPLE, help="Rows and columns of the product that are compared."
+)
 @parameters.threads
 @parameters.as_json
 def study() -> None:
@@ -83,7 +86,7 @@ def verify() -> None:
     """
 
 
-@click.command(cls=LateCommand)
+@click.command(cls=LateCommand, check=checks.check_record)
 @click.argument("folder", type=parameters.PATH)
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Without --cublas.")
 @click.option("--hip", is_flag=True, help="Without --cublas: an AMD GPU, by a C program that is compiled against HIP; its dense v_mfma.")
@@ -154,7 +157,7 @@ def warm() -> None:
     """Compile the kernels for products, single tiles and block-scaled arrays, and keep them for later processes."""
 
 
-@click.command(cls=LateCommand)
+@click.command(cls=LateCommand, check=checks.check_doctor)
 @click.option("--route", metavar="MxNxK", help="Instead, say which kernel computes such a product.")
 @click.option("--type", "types", help=f"Of --route: the types of A and B; by default {parameters.TYPE}.")
 @click.option("--instruction", help="Of --route, in place of --type.")

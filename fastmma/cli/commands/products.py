@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from fastmma.cli import parameters
+from fastmma.cli.commands import checks
 from fastmma.cli.commands.late import LateCommand
 
 _types = click.option("--type", "types", default=parameters.TYPE, help="Format of both operands, such as bf16, f16, f32 or e4m3.")
@@ -167,7 +168,7 @@ def invariance() -> None:
     """
 
 
-@click.command(cls=LateCommand)
+@click.command(cls=LateCommand, check=checks.check_agree)
 @click.argument("gpu", type=parameters.GPU, required=False)
 @click.argument("other", type=parameters.GPU, required=False)
 @click.option("--model", type=parameters.FOLDER, help="A folder with a model's config or tensors, whose linear layers are compared.")

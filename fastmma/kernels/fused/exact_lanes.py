@@ -105,20 +105,19 @@ def _four_rows(how: Any, x: int, row: int, y: int, c: int, out: int, steps: int)
 
 
 @separate
-def exact_rows(how: Any, x: Any, y: Any, k: int, steps: int, lowest: int, sums: Any, left: Any, panel: int, first_row: int) -> None:
+def exact_rows(how: Any, x: Any, y: Any, steps: int, lowest: int, sums: Any, left: Any, panel: int, first_row: int) -> None:
     """Some steps of rows, as many as `sums` has but the last three, and of a panel; rows with sums that are not known are `left`."""
     found = np.empty((ROWS, PANEL), np.float32)
-    row, right = 8 * x.values.shape[1], addresses(y, panel, k, k // how.terms)
+    row, right = 8 * x.values.shape[1], addresses(y, panel)
     for first in range(0, len(sums) - (ROWS - 1), ROWS):
         i = first_row + first
         if lowest + x.lowest[i : i + ROWS].min() >= how.least:
             forget_inexact()
             c, out = np.intp(sums[first].ctypes.data), np.intp(found.ctypes.data)
-            _four_rows(how, np.intp(x.values[i, k:].ctypes.data), row, right.values, c, out, steps)
+            _four_rows(how, np.intp(x.values[i].ctypes.data), row, right.values, c, out, steps)
             if not was_inexact():
                 for each in range(ROWS):
                     store(load(np.intp(found[each].ctypes.data), np.float32, PANEL), np.intp(sums[first + each].ctypes.data))
                 continue
         for line in range(first, min(first + ROWS, len(sums) - (ROWS - 1))):
-            left_row = addresses(x, first_row + line, k, k // how.terms)
-            left[first_row + line] |= _one_row(how, left_row, right, np.intp(sums[line].ctypes.data), steps)
+            left[first_row + line] |= _one_row(how, addresses(x, first_row + line), right, np.intp(sums[line].ctypes.data), steps)

@@ -47,8 +47,8 @@ def at(lines: Any, windows: int, terms: int, columns: int) -> Any:
 
 
 @inner
-def addresses(lines: Any, line: int, k: int, window: int) -> Any:
-    """The addresses of a line, or panel, from a k on."""
-    values, exponents, signs = lines.values[line, k:], lines.exponents[line, k:], lines.signs[line, window:]
+def addresses(lines: Any, line: int) -> Any:
+    """The addresses of a line, or panel."""
+    values, exponents, signs = lines.values[line], lines.exponents[line], lines.signs[line]
     places: Any = np.intp(values.ctypes.data), np.intp(exponents.ctypes.data), np.intp(signs.ctypes.data)
     return Addresses(*places)

@@ -1,10 +1,10 @@
 """Steps that end to nearest, in float64 lanes of AVX-512, whose instructions name a rounding: those of CDNA3 in windows, and exact ones.
 
 In a window B is packed as b (1 + 2**-30). A sum starts at 1.25 * 2**52 units, plus the number of negative products, and every fma rounds
-down, which floors the product: docs/kernels.md says why. c is floored at the same unit, and added to the sum. What they add up to is
-floored at 31 bits below its own leading one, then rounded to nearest, each time by the unit of a number to which it is added. That is
-CDNA3's step: where c is so large that the sum is floored once more before c joins, at 32 bits below the leading bit of c, the last floor
-is no finer. Exact steps are those of `fastmma.kernels.fused.exact_lanes`.
+down, which floors the product: docs/kernels.md says why. c is added last, rounded down, which floors it at the same unit, and the start is
+subtracted. What is left is floored at 31 bits below its own leading one, then rounded to nearest, each time by the unit of a number to
+which it is added. That is CDNA3's step: where c is so large that the sum is floored once more before c joins, at 32 bits below the leading
+bit of c, the last floor is no finer. Exact steps are those of `fastmma.kernels.fused.exact_lanes`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused.exact_lanes import exact_rows
 from fastmma.kernels.fused.lane_sums import EXPONENT, FIELD, HALF, NEAR, addresses, at, loaded, stored
-from fastmma.kernels.fused.window_panels import BIAS, LANES, NONE, PANEL, QUARTER, ROWS, SPECIAL, WORD, Packed, Steps
+from fastmma.kernels.fused.window_panels import BIAS, LANES, NONE, PANEL, QUARTER, ROWS, SCALE, SPECIAL, WORD, Packed, Steps
 from fastmma.kernels.llvm.compilation import compiled, inner
-from fastmma.kernels.llvm.rounding import add_down, fma_down
+from fastmma.kernels.llvm.rounding import add_down, fma_down, subtract_down
 from fastmma.kernels.llvm.simd import aligned_stack, bitcast, convert, fma, load, load_scalar, maximum, ones, select, splat, zeros
 
 ALIGN_BITS, JOIN_BITS = 24, 31  # of the arithmetic
 WINDOWS = ((8, 1), (4, 1), (16, 2))  # terms of a step, and windows
 EXACT_TERMS = (4, 2)
 _PAIRS = PANEL // 2
-_DEEP = 256
-_ROWS = 64  # of a thread at a time
+DEPTH = 256  # k at a time: the packed operands of a product are small, and a panel of B stays in a near cache
+_ROWS = 128  # of a thread at a time
 _LOWEST, _HIGHEST = -94, 122  # exponents: products of the lowest have normal sums; the highest one leaves room for K of them and for c
 _LARGEST = float.fromhex("0x1p+126")  # c is less
 _FLOOR = (BIAS - 126) << WORD | QUARTER  # the word of products that are zeros: of the smallest normal f32
@@ -38,6 +38,9 @@ _COUNTED = (1 << WORD) - 1  # where a start has the number of negative products
 _FAR = (FIELD + 1) * _ONE  # from the exponent of a start: c of a step in two windows is zero, so far below the products
 _NOTHING = ((1 << 9) << WORD | QUARTER) * 0x0001_0001_0001_0001  # words of a step without products
 _CUT = float.fromhex("0x1p+21")  # times 1.5 * 2**e, of which a unit is 2**(e - 31)
+_WHOLE = 1 / SCALE
+# fields of sums are 512 to 1023, and this one takes the place of a zero's: a CPU is slow where it meets subnormal numbers
+_SCALE_BITS = HALF | 512 << FIELD
 
 
 @inner
@@ -104,32 +107,37 @@ def _quarter(how: Any, now: Any, later: Any, part: int, sums: Any, m: Any, n: An
 
 
 @inner
-def _summed(words: Any, number: int, total: Any) -> Any:
-    """A number of which the unit is that of the products, and their sum."""
+def _uncounted(words: Any, number: int) -> Any:
+    """The start of a vector's sums, without the number of negative products."""
     bits = bitcast(_start(words, number), np.int64)
-    uncounted = bits & splat(np.int64(~_COUNTED), LANES) | splat(np.int64(QUARTER), LANES)
-    return bitcast(bits & splat(np.int64(_UPPER), LANES), np.float64), total - bitcast(uncounted, np.float64)
+    return bitcast(bits & splat(np.int64(~_COUNTED), LANES) | splat(np.int64(QUARTER), LANES), np.float64)
 
 
 @inner
-def _both(first: Any, second: Any) -> Any:
-    """Let the sums of even and odd k join, each rounded down to the larger unit."""
-    top = bitcast(maximum(bitcast(first[0], np.int64), bitcast(second[0], np.int64)), np.float64)
-    return top, (add_down(first[1], top) - top) + (add_down(second[1], top) - top)
-
-
-@inner
-def _end(how: Any, summed: Any, c: Any) -> Any:
-    """Let c join the sum of a step; all are numbers."""
-    top, total = summed
-    kept = add_down(c, top) - top
-    if how.ways == 2:
-        near = bitcast(c, np.int64) & splat(np.int64(EXPONENT), LANES) | splat(np.int64(_ONE - 1), LANES)
-        kept = select(near < bitcast(top, np.int64) - splat(np.int64(_FAR), LANES), zeros(np.float64, LANES), kept)
-    total = add_down(total, kept)
-    scale = bitcast(bitcast(total, np.int64) & splat(np.int64(EXPONENT), LANES) | splat(np.int64(HALF), LANES), np.float64)
+def _nearest(total: Any) -> Any:
+    """A sum, rounded down to 31 bits below its leading one, then to nearest."""
+    scale = bitcast(bitcast(total, np.int64) & splat(np.int64(EXPONENT), LANES) | splat(np.int64(_SCALE_BITS), LANES), np.float64)
     cut = fma_down(scale, splat(_CUT, LANES), total)
     return fma(scale, splat(-NEAR, LANES), fma(scale, splat(NEAR - _CUT, LANES), cut))
+
+
+@inner
+def _ended(number: int, words: Any, total: Any, c: Any) -> Any:
+    """Let c join the sum of a step, at the unit of its products."""
+    return _nearest(subtract_down(add_down(total, c), _uncounted(words, number)))
+
+
+@inner
+def _loaded(c: int) -> Any:
+    scale = splat(SCALE, LANES)
+    s0, s1, s2, s3 = loaded(c)
+    return s0 * scale, s1 * scale, s2 * scale, s3 * scale
+
+
+@inner
+def _stored(sums: Any, c: int) -> None:
+    whole = splat(_WHOLE, LANES)
+    stored((sums[0] * whole, sums[1] * whole, sums[2] * whole, sums[3] * whole), c)
 
 
 @inner
@@ -140,15 +148,10 @@ def _moved(how: Any, lines: Any, windows: int) -> Any:
 
 
 @inner
-def _ended(how: Any, number: int, words: Any, total: Any, c: Any) -> Any:
-    return _end(how, _summed(words, number, total), c)
-
-
-@inner
 def _rows(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> None:
     """Some steps of two rows and a panel: beside the products of a step, the one before it ends, and words of the next one are found."""
-    a0, a1, a2, a3 = loaded(c)
-    b0, b1, b2, b3 = loaded(c + 4 * PANEL)
+    a0, a1, a2, a3 = _loaded(c)
+    b0, b1, b2, b3 = _loaded(c + 4 * PANEL)
     now = x, other, y
     m, n = _words(how, x, y), _words(how, other, y)
     p = q = splat(np.uint64(_NOTHING), LANES)
@@ -157,22 +160,22 @@ def _rows(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> None:
         later = _moved(how, now, 1 if step + 1 < steps else 0)
         sums, e, f = _starts(m) + _starts(n), _least(), _least()
         sums, e, f = _quarter(how, now, later, 0, sums, e, f)
-        a0, b0 = _ended(how, 0, p, p0, a0), _ended(how, 0, q, q0, b0)
+        a0, b0 = _ended(0, p, p0, a0), _ended(0, q, q0, b0)
         sums, e, f = _quarter(how, now, later, 1, sums, e, f)
-        a1, b1 = _ended(how, 1, p, p1, a1), _ended(how, 1, q, q1, b1)
+        a1, b1 = _ended(1, p, p1, a1), _ended(1, q, q1, b1)
         sums, e, f = _quarter(how, now, later, 2, sums, e, f)
-        a2, b2 = _ended(how, 2, p, p2, a2), _ended(how, 2, q, q2, b2)
+        a2, b2 = _ended(2, p, p2, a2), _ended(2, q, q2, b2)
         sums, e, f = _quarter(how, now, later, 3, sums, e, f)
-        a3, b3 = _ended(how, 3, p, p3, a3), _ended(how, 3, q, q3, b3)
+        a3, b3 = _ended(3, p, p3, a3), _ended(3, q, q3, b3)
         p, q, now = m, n, later
         p0, p1, p2, p3, q0, q1, q2, q3 = sums
         m, n = _counted(e, later[0], later[2]), _counted(f, later[1], later[2])
-    a0, b0 = _ended(how, 0, p, p0, a0), _ended(how, 0, q, q0, b0)
-    a1, b1 = _ended(how, 1, p, p1, a1), _ended(how, 1, q, q1, b1)
-    a2, b2 = _ended(how, 2, p, p2, a2), _ended(how, 2, q, q2, b2)
-    a3, b3 = _ended(how, 3, p, p3, a3), _ended(how, 3, q, q3, b3)
-    stored((a0, a1, a2, a3), c)
-    stored((b0, b1, b2, b3), c + 4 * PANEL)
+    a0, b0 = _ended(0, p, p0, a0), _ended(0, q, q0, b0)
+    a1, b1 = _ended(1, p, p1, a1), _ended(1, q, q1, b1)
+    a2, b2 = _ended(2, p, p2, a2), _ended(2, q, q2, b2)
+    a3, b3 = _ended(3, p, p3, a3), _ended(3, q, q3, b3)
+    _stored((a0, a1, a2, a3), c)
+    _stored((b0, b1, b2, b3), c + 4 * PANEL)
 
 
 @inner
@@ -185,15 +188,21 @@ def _window(how: Any, now: Any, later: Any, m: Any, n: Any) -> Any:
 
 
 @inner
-def _joined(how: Any, number: int, words: Any, total: Any, odd: Any, other: Any, c: Any) -> Any:
-    return _end(how, _both(_summed(words, number, total), _summed(odd, number, other)), c)
+def _joined(number: int, words: Any, total: Any, odd: Any, other: Any, c: Any) -> Any:
+    """Let c join the sums of even and of odd k, all at the larger unit; it counts as zero where it is far below that."""
+    first, second = _uncounted(words, number), _uncounted(odd, number)
+    top = bitcast(maximum(bitcast(first, np.int64), bitcast(second, np.int64)) & splat(np.int64(_UPPER), LANES), np.float64)
+    both = add_down(add_down(top, total - first), other - second)
+    below = bitcast(c, np.int64) & splat(np.int64(EXPONENT), LANES) | splat(np.int64(_ONE - 1), LANES)
+    far = below < bitcast(top, np.int64) - splat(np.int64(_FAR), LANES)
+    return _nearest(subtract_down(add_down(both, select(far, zeros(np.float64, LANES), c)), top))
 
 
 @inner
 def _rows_apart(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> None:
     """The same where products of even and odd k are summed apart."""
-    a0, a1, a2, a3 = loaded(c)
-    b0, b1, b2, b3 = loaded(c + 4 * PANEL)
+    a0, a1, a2, a3 = _loaded(c)
+    b0, b1, b2, b3 = _loaded(c + 4 * PANEL)
     now = x, other, y
     m, n = _words(how, x, y), _words(how, other, y)
     for step in range(steps):
@@ -201,20 +210,20 @@ def _rows_apart(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> Non
         (p0, p1, p2, p3, q0, q1, q2, q3), r, s = _window(how, now, odd, m, n)
         now = _moved(how, odd, 1 if step + 1 < steps else 0)
         (r0, r1, r2, r3, s0, s1, s2, s3), e, f = _window(how, odd, now, r, s)
-        a0, b0 = _joined(how, 0, m, p0, r, r0, a0), _joined(how, 0, n, q0, s, s0, b0)
-        a1, b1 = _joined(how, 1, m, p1, r, r1, a1), _joined(how, 1, n, q1, s, s1, b1)
-        a2, b2 = _joined(how, 2, m, p2, r, r2, a2), _joined(how, 2, n, q2, s, s2, b2)
-        a3, b3 = _joined(how, 3, m, p3, r, r3, a3), _joined(how, 3, n, q3, s, s3, b3)
+        a0, b0 = _joined(0, m, p0, r, r0, a0), _joined(0, n, q0, s, s0, b0)
+        a1, b1 = _joined(1, m, p1, r, r1, a1), _joined(1, n, q1, s, s1, b1)
+        a2, b2 = _joined(2, m, p2, r, r2, a2), _joined(2, n, q2, s, s2, b2)
+        a3, b3 = _joined(3, m, p3, r, r3, a3), _joined(3, n, q3, s, s3, b3)
         m, n = e, f
-    stored((a0, a1, a2, a3), c)
-    stored((b0, b1, b2, b3), c + 4 * PANEL)
+    _stored((a0, a1, a2, a3), c)
+    _stored((b0, b1, b2, b3), c + 4 * PANEL)
 
 
 @compiled
 def _run(how: Any, x: Any, y: Any, c: Any, out: Any, left: Any, first_row: int, last_row: int) -> None:
-    """Some rows of a product; those with results that are not known, or no numbers, are marked as `left`."""
+    """Some rows of a product; those with sums that are not known are marked as `left`."""
     aligned_stack()
-    depth, columns = x.values.shape[1], out.shape[1]
+    steps, columns = x.values.shape[1] // how.depth, out.shape[1]
     sums = np.zeros((last_row - first_row + ROWS - 1, PANEL), np.float32)
     for panel in range(y.values.shape[0]):
         start = panel * PANEL
@@ -222,43 +231,42 @@ def _run(how: Any, x: Any, y: Any, c: Any, out: Any, left: Any, first_row: int, 
         for i in range(first_row, last_row):
             for column in range(wide):
                 sums[i - first_row, column] = c[i, start + column]
-        for k in range(0, depth, _DEEP):
-            steps, window = min(_DEEP, depth - k) // how.depth, k // how.terms
-            if how.exact:
-                exact_rows(how, x, y, k, steps, y.lowest[start : start + PANEL].min(), sums, left, panel, first_row)
-                continue
-            right = addresses(y, panel, k, window)
+        if how.exact:
+            exact_rows(how, x, y, steps, y.lowest[start : start + PANEL].min(), sums, left, panel, first_row)
+        else:
+            right = addresses(y, panel)
             for i in range(first_row, last_row, 2):
                 total = np.intp(sums[i - first_row].ctypes.data)
                 if how.ways == 1:
-                    _rows(how, addresses(x, i, k, window), addresses(x, i + 1, k, window), right, total, steps)
+                    _rows(how, addresses(x, i), addresses(x, i + 1), right, total, steps)
                 else:
-                    _rows_apart(how, addresses(x, i, k, window), addresses(x, i + 1, k, window), right, total, steps)
+                    _rows_apart(how, addresses(x, i), addresses(x, i + 1), right, total, steps)
         for i in range(first_row, last_row):
             for column in range(wide):
                 out[i, start + column] = sums[i - first_row, column]
 
 
-def multiply(how: Steps, x: Packed, y: Packed, c: NDArray[np.float32] | None, out: NDArray[np.float32], threads: int) -> NDArray[np.bool_]:
-    """``out = x @ y + c`` (None: +0) of packed (M, K) and (K, N) that it `reaches`, and (M, N); the rows that are not right.
+def multiply(how: Steps, x: Packed, y: Packed, c: NDArray[np.float32], out: NDArray[np.float32], threads: int) -> NDArray[np.bool_]:
+    """``out = x @ y + c`` of packed (M, K) and (K, N) that it `reaches`, and (M, N), which `out` may be; the rows that are not right.
 
-    They are those with infinities or NaNs in x, in c or among results, and those with an exact sum that is not known.
+    They are those with infinities or NaNs in x, and those with an exact sum that is not known.
     """
     rows = len(out)
     left: NDArray[np.bool_] = x.highest[:rows] == SPECIAL
-    if c is None:
-        c = np.zeros(out.shape, np.float32)
-    else:
-        left |= ~(np.abs(c) < _LARGEST).all(1)
     parallel_for(lambda first, last, _: _run(how, x, y, c, out, left, first, last), rows, threads, _ROWS)
     return left
 
 
-def reaches(how: Steps, x: Packed, y: Packed) -> bool:
-    """Tell whether `y` has numbers only, and in windows no product of numbers is infinite, and no sum subnormal."""
+def far_rows(c: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Tell which rows of c have infinities, NaNs or numbers so large that sums might overflow."""
+    near: NDArray[np.bool_] = np.all(np.abs(c) < _LARGEST, axis=1)
+    return ~near
+
+
+def reaches(how: Steps, x: Packed, y: Packed, depth: int) -> bool:
+    """Tell whether `y` has numbers only, and in windows no product of numbers and no sum of `depth` is infinite, and no sum subnormal."""
     finite = x.highest[x.highest != SPECIAL]
     low = int(x.lowest.min(initial=SPECIAL)) + int(y.lowest.min(initial=SPECIAL))
     largest = int(y.highest.max(initial=NONE))
     high = int(finite.max(initial=NONE)) + largest
-    room = x.values.shape[1].bit_length()
-    return largest != SPECIAL and high <= _HIGHEST - room and (how.exact or low >= _LOWEST)
+    return largest != SPECIAL and high <= _HIGHEST - depth.bit_length() and (how.exact or low >= _LOWEST)

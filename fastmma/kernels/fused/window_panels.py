@@ -16,21 +16,39 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.kinds import constant
-from fastmma.kernels.llvm.simd import bitcast, convert, even_lanes, load, maximum, minimum, odd_lanes, select, splat, store, zeros
+from fastmma.kernels.llvm.simd import (
+    bitcast,
+    convert,
+    even_lanes,
+    highest_lane,
+    lane_bits,
+    load,
+    lowest_lane,
+    maximum,
+    minimum,
+    odd_lanes,
+    select,
+    splat,
+    store,
+    zeros,
+)
 from fastmma.kernels.matrices.memory import aligned_empty
 
 LANES, PANEL = 8, 32
 ROWS = 4  # at a time, at most
 VECTORS = PANEL // LANES  # lane l of vector v holds column 4 l + v
 _FOURS = PANEL // 4  # words of 32 bits of the signs of a line
-TINY = float.fromhex("0x1p-900")  # its product with any element is less than a unit
+TINY = float.fromhex("0x1p-700")  # its product with any element is less than a unit
 NONE, SPECIAL = -16384, 16384  # exponents of zeros, and of infinities and NaNs
-BIAS = 1023 + 52 - 24  # from exponents of products to those of 2**52 units
+SCALE_BITS = 128
+SCALE = float.fromhex("0x1p-128")  # of sums in windows, and of B
+BIAS = 1023 + 52 - 24 - SCALE_BITS  # from exponents of products to those of 2**52 units
+_TWICE = 0x10001  # a word times this is a pair of them
 WORD = 4  # bits of a word below the exponent
 QUARTER = 4  # what they are: a start is 1.25 * 2**52 units, and more where products are negative
 _OF_ZERO = (0, -(1 << 15))  # words of zeros in A and B, whose sum with any is less than that of the smallest product
-_MORE = float.fromhex("0x1.00000004p+0")  # 1 + 2^-30, times which B is packed
-_CHUNK = 16  # lines, or panels, of a thread at a time
+_MORE = float.fromhex("0x1.00000004p-128")  # times which B is packed: SCALE (1 + 2^-30)
+_CHUNK = 64  # lines, or panels, of a thread at a time
 
 
 @constant
@@ -91,22 +109,60 @@ def _place(how: Any, k: int) -> Any:
     return k - within + within % how.ways * how.terms + within // how.ways
 
 
+@inner
+def _numbers(how: Any, value: Any, emin: int, low: Any, high: Any) -> Any:
+    """As many numbers as a panel has columns, in place of zeros and others, their exponents, which those are, and the extremes."""
+    bits = bitcast(value, np.int64)
+    field = (bits >> splat(np.int64(52), PANEL)) & splat(np.int64(0x7FF), PANEL)
+    zero, special = value == zeros(np.float64, PANEL), field == splat(np.int64(0x7FF), PANEL)
+    empty = zero | special
+    exponent = maximum(field - splat(np.int64(1023), PANEL), splat(np.int64(emin), PANEL))
+    none, unlike = splat(np.int64(NONE), PANEL), splat(np.int64(SPECIAL), PANEL)
+    low = minimum(low, select(empty, unlike, exponent))
+    high = maximum(high, select(special, unlike, select(zero, none, exponent)))
+    return select(empty, splat(0.0 if how.exact else TINY, PANEL), value), exponent, empty, low, high
+
+
+@inner
+def _pack_element(how: Any, value: Any, emin: Any, packed: Any, i: int, k: int) -> Any:
+    """One element of a row; its exponent."""
+    exponent, at = _exponent(value, emin), _place(how, k)
+    number = exponent != NONE and exponent != SPECIAL
+    packed.values[i, at] = value if number else 0.0 if how.exact else TINY
+    word = (exponent + BIAS) << WORD if number else _OF_ZERO[0]
+    packed.exponents[i, at] = np.int32((word | QUARTER) * _TWICE)
+    packed.signs[i, at // how.terms] |= np.uint8(np.int64(number and value < 0) << at % how.terms)
+    return exponent
+
+
+@inner
+def _pack_adjacent(how: Any, value: Any, emin: int, packed: Any, i: int, k: int, low: Any, high: Any) -> Any:
+    """As many elements of a row as a panel has columns, where they stay in their places; the extremes of each."""
+    number, exponent, empty, low, high = _numbers(how, value, emin, low, high)
+    store(number, np.intp(packed.values[i, k:].ctypes.data))
+    words = select(empty, splat(np.int64(_OF_ZERO[0]), PANEL), (exponent + splat(np.int64(BIAS), PANEL)) << splat(np.int64(WORD), PANEL))
+    words = (words | splat(np.int64(QUARTER), PANEL)) * splat(np.int64(_TWICE), PANEL)
+    store(convert(words, np.int32), np.intp(packed.exponents[i, k:].ctypes.data))
+    negative = lane_bits(number < zeros(np.float64, PANEL))
+    for window in range(PANEL // how.terms):
+        packed.signs[i, k // how.terms + window] = np.uint8(negative >> how.terms * window & (1 << how.terms) - 1)
+    return low, high
+
+
 @compiled
 def _pack_rows(how: Any, a: Any, emin: int, packed: Any, first: int, last: int) -> None:
+    whole = a.shape[1] // PANEL * PANEL if how.ways == 1 else 0
     for i in range(first, last):
-        low, high = SPECIAL, NONE
-        for k in range(packed.values.shape[1]):
-            value = np.float64(a[i, k]) if k < a.shape[1] else 0.0
-            exponent, at = _exponent(value, emin), _place(how, k)
+        least, most = splat(np.int64(SPECIAL), PANEL), splat(np.int64(NONE), PANEL)
+        for k in range(0, whole, PANEL):
+            value = convert(load(np.intp(a[i, k:].ctypes.data), np.float32, PANEL), np.float64)
+            least, most = _pack_adjacent(how, value, emin, packed, i, k, least, most)
+        low, high = lowest_lane(least), highest_lane(most)
+        for k in range(whole, packed.values.shape[1]):
+            exponent = _pack_element(how, np.float64(a[i, k]) if k < a.shape[1] else 0.0, emin, packed, i, k)
             high = max(high, exponent)
-            if exponent == SPECIAL:
-                exponent = np.int64(NONE)
-            if exponent != NONE:
+            if exponent not in (NONE, SPECIAL):
                 low = min(low, exponent)
-            packed.values[i, at] = value if exponent != NONE else 0.0 if how.exact else TINY
-            word = _OF_ZERO[0] if exponent == NONE else (exponent + BIAS) << WORD
-            packed.exponents[i, at] = np.int32((word | QUARTER) * 0x10001)
-            packed.signs[i, at // how.terms] |= np.uint8(np.int64(exponent != NONE and value < 0) << at % how.terms)
         packed.lowest[i], packed.highest[i] = low, high
 
 
@@ -120,15 +176,7 @@ def in_vectors(numbers: Any) -> Any:
 @inner
 def _pack_line(how: Any, value: Any, emin: int, places: Any, at: int, low: Any, high: Any) -> Any:
     """One k of a panel; its extremes."""
-    bits = bitcast(value, np.int64)
-    field = (bits >> splat(np.int64(52), PANEL)) & splat(np.int64(0x7FF), PANEL)
-    zero, special = value == zeros(np.float64, PANEL), field == splat(np.int64(0x7FF), PANEL)
-    empty = zero | special
-    exponent = maximum(field - splat(np.int64(1023), PANEL), splat(np.int64(emin), PANEL))
-    none, unlike = splat(np.int64(NONE), PANEL), splat(np.int64(SPECIAL), PANEL)
-    low = minimum(low, select(empty, unlike, exponent))
-    high = maximum(high, select(special, unlike, select(zero, none, exponent)))
-    number = select(empty, splat(0.0 if how.exact else TINY, PANEL), value)
+    number, exponent, empty, low, high = _numbers(how, value, emin, low, high)
     vectors = in_vectors(number if how.exact else number * splat(_MORE, PANEL))
     values, exponents, signs = places
     store(vectors[0], values)

@@ -155,14 +155,15 @@ class FixedWords:
         except IndexError:
             memory = _whole_memory(self._config, self._plan, self._shape[0])
         stride = 4 * self._shape[1]
-        left, right = Operand(_address(a), *self._a), Operand(_address(b), *self._b)
-        c = self._repeated or Result(_address(start), stride, 4)
+        left, right = Operand(address_at(a), *self._a), Operand(address_at(b), *self._b)
+        c = self._repeated or Result(address_at(start), stride, 4)
         _multiply(self._kernels, self._plan, left, right, c, Result(out, stride, 4), self._shape, memory)
         self._free.append(memory)
         return True
 
 
-def _address(given: Any) -> int:
+def address_at(given: Any) -> int:
+    """Return an address, or that of an array."""
     return given if type(given) is int else address_of(given)
 
 

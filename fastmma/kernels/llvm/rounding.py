@@ -47,6 +47,12 @@ def add_down(typingctx: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def subtract_down(typingctx: Any, a: Any, b: Any) -> Any:
+    """``a - b`` rounded down: 8 lanes of float64."""
+    return _rounded_operation("sub", _DOWN, (a, b))
+
+
+@intrinsic
 def add_nearest(typingctx: Any, a: Any, b: Any) -> Any:
     """``a + b`` rounded to nearest, which is never noted as inexact: 8 lanes of float64."""
     return _rounded_operation("add", _NEAREST, (a, b))

@@ -15,9 +15,10 @@ from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.addresses import including
 from fastmma.triton.contraction import Contractions
 from fastmma.triton.machine.bulk_steps import PARAMETERS
-from fastmma.triton.machine.code import Block, Code, Immediate, Register, Step, read_code
+from fastmma.triton.machine.code import Block, Code, Immediate, Register, Step
 from fastmma.triton.machine.disassembly import confirm
 from fastmma.triton.machine.operands import Plan, list_read
+from fastmma.triton.machine.reading import read_code
 from fastmma.triton.machine.state import Mask, Run, State
 from fastmma.triton.machine.steps import make_step
 from fastmma.triton.machine.values import UNSIGNED

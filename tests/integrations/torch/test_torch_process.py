@@ -209,9 +209,9 @@ def test_a_pretended_gpu_is_gone_afterwards() -> None:
         torch.cuda.manual_seed(3)
         assert drawn == [torch.rand(1).item()] * 2
         x = torch.ones(16, 32, device="cuda", dtype=BF16)
-        assert x.is_cuda
+        assert (x.is_cuda, x.device) == (True, torch.device("cuda", 0))
         assert (x.cuda() @ torch.ones(32, 8, dtype=BF16).to("cuda:0")).tolist() == [[32.0] * 8] * 16
-        assert torch.nn.Linear(4, 4, device=torch.device("cuda", 0)).to("cuda").weight.device.type == "cpu"
+        assert torch.nn.Linear(4, 4, device=torch.device("cuda", 0)).to("cuda").weight.device.type == "cuda"
     assert (torch.cuda.is_available(), torch.version.cuda) == before
     with pytest.raises(ZeroDivisionError), ft.emulate("H100", as_cuda=True):
         raise ZeroDivisionError

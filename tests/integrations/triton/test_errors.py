@@ -10,9 +10,9 @@ torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
-from triton.runtime.errors import InterpreterError  # noqa: E402
 
 import fastmma.triton  # noqa: E402
+from tests.integrations.triton.refused_kernels import REFUSED  # noqa: E402
 
 X, Y = torch.arange(64.0), torch.zeros(64)
 
@@ -80,9 +80,9 @@ def waits(_x, y, _n: tl.constexpr):
 
 
 ERRORS: dict[Any, tuple[type[Exception], str]] = {
-    other_shapes: (InterpreterError, r"incompatible dimensions at index 0: 64 and 32 \(.*test_errors\.py:\d+: tl\.store"),
-    odd_range: (InterpreterError, r"range must be a power of 2 \(.*: i = tl\.arange\(0, 48\)"),
-    no_such_function: (InterpreterError, r"no attribute 'tanhh'.*; Triton's compiler says"),
+    other_shapes: (fastmma.NotEmulatedError, r"incompatible dimensions at index 0: 64 and 32 \(.*test_errors\.py:\d+: tl\.store"),
+    odd_range: (fastmma.NotEmulatedError, r"range must be a power of 2 \(.*: i = tl\.arange\(0, 48\)"),
+    no_such_function: (fastmma.NotEmulatedError, r"no attribute 'tanhh'.*, says Triton's compiler"),
     unknown_assembly: (fastmma.NotEmulatedError, r"foo\.bar\.f32.*test_errors\.py:\d+"),
     refused_assembly: (fastmma.NotEmulatedError, r"nothing here executes min\.xorsign\.abs\.f32 \(.*test_errors\.py:\d+"),
     unmasked_load: (
@@ -91,7 +91,10 @@ ERRORS: dict[Any, tuple[type[Exception], str]] = {
     ),
     unmasked_store: (fastmma.NotEmulatedError, r"stores to memory .* \(0 bytes behind the end of y\): is a mask missing"),
     waits: (fastmma.NotEmulatedError, r"waits for another one, and programs run one after another"),
-    nested: (InterpreterError, r"nested: .*nested function definitions are not allowed .*, line 2 of the kernel, says Triton's compiler"),
+    nested: (
+        fastmma.NotEmulatedError,
+        r"nested: .*nested function definitions are not allowed .*: def doubled\(v\):\), says Triton's compiler",
+    ),
 }
 
 
@@ -101,3 +104,25 @@ def test_errors_name_line_operation_and_reason(kernel: Any, lowering: Any) -> No
     kind, text = ERRORS[kernel]
     with pytest.raises(kind, match=text), fastmma.triton.interpret("H100", lowering=lowering):
         kernel[(2,)](X, Y.clone(), 64)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "line", "reason", "advice"), REFUSED, ids=lambda value: value.fn.__name__ if hasattr(value, "fn") else ""
+)
+def test_a_kernel_that_the_compiler_refuses_is_an_error(kernel: Any, line: str, reason: str, advice: str) -> None:
+    with pytest.raises(fastmma.NotEmulatedError) as found, fastmma.triton.interpret("H100"):
+        kernel[(1,)](X, Y.clone(), 64)
+    told, _, rest = str(found.value).partition(", says Triton's compiler, so that no GPU runs it")
+    assert told.startswith(f"{kernel.fn.__name__}: ")
+    assert reason in told
+    assert "refused_kernels.py:" in told
+    assert f": {line}" in told
+    assert advice in rest
+
+
+def test_rules_interpret_what_the_compiler_refuses() -> None:
+    kernel = next(one for one, *_ in REFUSED if one.fn.__name__ == "breaks")
+    y = Y.clone()
+    with fastmma.triton.interpret("H100", lowering="rules"):
+        kernel[(1,)](X, y, 64)
+    assert y[:4].tolist() == [0.0, 1.0, 0.0, 0.0]
