@@ -185,6 +185,7 @@ def test_a_choice_prints_and_reads_rows() -> None:
         (Choice(66, stages=35, split_k=4000, reduction=2), "split_k 4000"),
         (Choice(66, stages=35, split_k=0), "split_k 0"),
         (Choice(43, stages=34, split_k=0), "split_k 0"),
+        (Choice(35, tile=11, stages=18, custom=2, split_k=8, reduction=2), "split_k 8"),
     ],
 )
 def test_unknown_fields_are_named(choice: Choice, named: str) -> None:

@@ -191,7 +191,7 @@ SEEN = {
     21: Seen(ranges("5 11 15 17-21 23-24"), most_parts=_MOST),
     23: Seen(ranges("5 11 15 17-21 23-24"), most_parts=_MOST),
     24: Seen(ranges("5 11 15 17-18 20 23-24"), most_parts=_MOST),
-    35: Seen(ranges("11"), most_parts=9),
+    35: Seen(ranges("11"), least_parts=9, most_parts=9),
     41: Seen(ranges("15 17-21"), ranges("2"), unsaid=(-1,)),
     42: Seen(ranges("15 21"), ranges("2"), unsaid=(-1,)),
     43: Seen(ranges("15 17-21 23-24"), ranges("2-25 27-28 30-33 35 37-39 41 43-51"), most_parts=2, unsaid=(-1,)),

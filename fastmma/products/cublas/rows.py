@@ -206,8 +206,8 @@ class Seen(NamedTuple):
     ----------
     tiles, clusters : frozenset of int
         0, which says none, is among them.
-    most_parts : int
-        The largest split of k.
+    least_parts, most_parts : int
+        The smallest and the largest split of k.
     unsaid : tuple of int
         The values of a split of k that do not say the parts.
     """
@@ -216,6 +216,7 @@ class Seen(NamedTuple):
     clusters: frozenset[int] = frozenset((0,))
     most_parts: int = 1
     unsaid: tuple[int, ...] = ()
+    least_parts: int = 1
 
 
 class Table(NamedTuple):
