@@ -68,7 +68,7 @@ def told(op: Any) -> Counter[str]:
 
 
 def table() -> str:
-    """Print which operators are known in all samples, and what is told of the others."""
+    """Print which operators are known in all samples, and the notes about the others."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     known, others = list[str](), defaultdict[str, Counter[str]](Counter)
@@ -80,8 +80,13 @@ def table() -> str:
             elif counts:
                 others[op.formatted_name] = counts
     lines = [f"Of {len(known) + len(others)} operators {len(known)} are emulated or neutral in all samples:", ""]
-    lines += [*wrap(", ".join(f"`{name}`" for name in sorted(known)) + ".", _WIDTH), "", f"Of {len(others)} something is told:", ""]
-    lines += ["| operator | samples with nothing to tell | what is told of others |", "| --- | --- | --- |"]
+    lines += [
+        *wrap(", ".join(f"`{name}`" for name in sorted(known)) + ".", _WIDTH),
+        "",
+        f"For {len(others)} others the report has a note in some samples:",
+        "",
+    ]
+    lines += ["| operator | samples without a note | notes in the others, with their counts |", "| --- | --- | --- |"]
     for name, counts in sorted(others.items()):
         nothing = counts.pop("", 0)
         lines.append(f"| `{name}` | {nothing} | {'; '.join(f'{why} ({count})' for why, count in sorted(counts.items()))} |")

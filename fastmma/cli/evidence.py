@@ -64,7 +64,7 @@ def _level(ins: Instruction, target: str) -> str:
 
 
 def _listed(ops: Sequence[str]) -> list[Instruction]:
-    """List the instructions that multiply, tcgen05 in its largest shapes; all, or those of some ops.
+    """List the instructions that multiply, one of those that differ in N alone: N changes no sum. All, or those of some ops.
 
     Raises
     ------
@@ -76,7 +76,12 @@ def _listed(ops: Sequence[str]) -> list[Instruction]:
     for op in ops:
         if op not in known:
             raise InstructionError(f"there is no op {op!r}; there are {', '.join(known)}")
-    return [ins for ins in every if not ops or ins.op in ops]
+    alike: dict[tuple[object, ...], Instruction] = {}
+    for ins in every:
+        if not ops or ins.op in ops:
+            sums = ins.m, ins.k, ins.atype, ins.btype, ins.accumulator, ins.sparse
+            alike.setdefault((ins.op, ins.kind, ins.form, ins.targets, *sums), ins)
+    return list(alike.values())
 
 
 def evidence_rows(ops: Sequence[str] = ()) -> list[tuple[str, *tuple[list[str], ...]]]:

@@ -33,6 +33,7 @@ from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import check_operands, scaled_plan
 from fastmma.scaling import ScaledArray
 
+_OWN = ("against", "row", "col")  # keywords of explain that no product takes
 # the operands of a product besides a and b: along which of its sides their dimensions run; numbers have none
 _CUTS = {"c": "mn", "metadata": "mk", "scale_a": "mk", "scale_b": "kn", "bias": "n", "alpha": "", "beta": ""}
 
@@ -116,7 +117,7 @@ def _explain(a: Any, b: Any, row: int, col: int, options: dict[str, Any]) -> Exp
         operands.setdefault("c", np.zeros((a.shape[0], b.shape[1]), single.operation.instruction.formats.c.dtype))
         d = mma(None, a, b, plan=single, backend=recorder, **operands)[i, j]  # type: ignore[arg-type]
         return _explanation(single, recorder, d, i, j)
-    wrong = "" if "plan" in choices else unknown(gemm_plan, choices, "explain")
+    wrong = "" if "plan" in choices else unknown(gemm_plan, choices, "explain", _OWN)
     if wrong:
         raise OperandTypeError(wrong)
     plan = choices["plan"] if "plan" in choices else gemm_plan(a, b, **operands, **choices)
@@ -147,6 +148,9 @@ def _single(choices: dict[str, Any]) -> MmaPlan | None:
 
 def _of_scaled(a: Any, b: Any, row: int, col: int, operands: dict[str, Any], choices: dict[str, Any]) -> Explanation:
     """An element of a product of block-scaled arrays: the blocks that hold it are multiplied, and their other elements left out."""
+    wrong = "" if "plan" in choices else unknown(scaled_plan, choices, "explain", _OWN)
+    if wrong:
+        raise OperandTypeError(wrong)
     plan = choices.pop("plan") if "plan" in choices else scaled_plan(a, b, **choices)
     if not isinstance(plan, AccumulationPlan):
         raise OperandTypeError(f"explain: plan must be an AccumulationPlan for ScaledArrays, not {type(plan).__name__}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, ParamSpec, TypeVar
@@ -34,15 +34,18 @@ def _surplus(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
     return f"{function.__qualname__} takes {len(places)} arguments by position ({', '.join(places)}), not {given}; {hint}"
 
 
-def unknown(function: Callable[..., Any], kwargs: Mapping[str, Any], name: str = "") -> str:
-    """Name a keyword that a function does not take, or that another one hands on to it, and the nearest one; empty if it takes all."""
+def unknown(function: Callable[..., Any], kwargs: Mapping[str, Any], name: str = "", own: Sequence[str] = ()) -> str:
+    """Name a keyword that a function does not take, or that another one hands on to it, and the nearest one; empty if it takes all.
+
+    `own` are keywords that the other one does not hand on: they may be the nearest.
+    """
     parameters = signature(function).parameters
     surplus = [each for each in kwargs if each not in parameters]
     if not surplus or any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
         return ""
     from difflib import get_close_matches
 
-    nearest = get_close_matches(surplus[0], [each for each in parameters if each != "self"], 1)
+    nearest = get_close_matches(surplus[0], [*own, *(each for each in parameters if each != "self")], 1)
     return f"{name or function.__qualname__} takes no keyword {surplus[0]!r}{f'; the nearest is {nearest[0]!r}' if nearest else ''}"
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import fastmma
 from fastmma.products.keywords import UNSET, Choices, GemmChoices, read_choices
+from fastmma.scaling import quantize
 
 FUNCTIONS = ("gemm", "gemm_plan", "matmul", "prepare")
 A = np.ones((16, 16), np.float16)
@@ -41,9 +42,12 @@ def test_an_unknown_keyword_is_told_with_the_nearest(name: str, wrong: str, near
         getattr(fastmma, name)(A, A, **{wrong: None})
 
 
-def test_explain_names_itself() -> None:
-    with pytest.raises(fastmma.OperandTypeError, match=r"^explain takes no keyword 'targets'; the nearest is 'target'$"):
-        fastmma.explain(A, A, 0, 0, targets="H100")
+@pytest.mark.parametrize(("wrong", "nearest"), [("targets", "target"), ("againsts", "against")])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_explain_names_itself(wrong: str, nearest: str, scaled: bool) -> None:
+    a = quantize(np.ones((16, 32), np.float32), "mxfp8") if scaled else A
+    with pytest.raises(fastmma.OperandTypeError, match=f"^explain takes no keyword '{wrong}'; the nearest is '{nearest}'$"):
+        fastmma.explain(a, a.T, 0, 0, **{wrong: "H100"})
 
 
 def test_a_keyword_like_no_other_is_told_alone() -> None:
