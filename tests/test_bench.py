@@ -32,6 +32,12 @@ def test_shapes() -> None:
     assert "`scaled_matmul`, NVFP4, sm_120a" in done.stdout
 
 
+def test_matrix_cores() -> None:
+    done = python("-m", "bench.matrix_cores", "--quick", "--rounds", "1", cwd=ROOT, OPENBLAS_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+    assert [line.split("|")[1].strip() for line in done.stdout.splitlines()[2:]] == ["MI100", "MI250X", "MI300X", "H100"]
+
+
 def test_cpus(tmp_path: Path) -> None:
     kept = tmp_path / "cpu.json"
     done = python("-m", "bench.cpus", "--quick", "--alone", "--rounds", "1", "--out", str(kept), cwd=ROOT, OPENBLAS_NUM_THREADS="1")

@@ -166,8 +166,14 @@ MUTANTS = (
         "cut = fma(scale, splat(_CUT, LANES), total)",
         ("tests/kernels/test_matrix_tiles.py",),
     ),
+    Mutant(
+        "kernels/fused/window_lanes.py",
+        "subtract_down(add_down(total, c), _uncounted(words, number))",
+        "subtract_down(total + c, _uncounted(words, number))",
+        ("tests/kernels/test_matrix_tiles.py",),
+    ),
     Mutant("kernels/fused/exact_lanes.py", "if not was_inexact():", "if True:", ("tests/kernels/test_matrix_tiles.py",)),
-    Mutant("kernels/fused/exact_lanes.py", ".min() >= how.least", ".min() >= -1000", ("tests/kernels/test_matrix_tiles.py",)),
+    Mutant("kernels/fused/exact_lanes.py", ".min() >= how.least", ".min() >= -1000", ("tests/kernels/test_matrix_cores.py",)),
     Mutant(
         "kernels/scaled/group_panels.py",
         "if k < columns and alive[scale_codes[row, k // block]] != 0:",

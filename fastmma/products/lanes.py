@@ -68,8 +68,6 @@ class Lanes:
             object.__setattr__(self, name, flag(getattr(self, name), f"Lanes: {name}"))
         if not isinstance(self.tree, str) or self.tree not in TREES:
             raise OperandError(f"Lanes: tree must be {' or '.join(TREES)}, not {self.tree!r}")
-        if self.tree == "halves" and self.lanes & (self.lanes - 1):
-            raise OperandError(f"Lanes: {self.lanes} lanes, no power of two, cannot be added in halves")
         if (self.blocks > 1 or self.apart) and (self.parts > 1 or self.chunk or self.shrinks or not self.vector):
             raise OperandError("Lanes: several blocks, or separate chains, need vectors of one length and one part, without chunks")
 
@@ -133,7 +131,10 @@ class Lanes:
 
 
 def _halves(sums: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Add the first and the second half of the last axis until one is left."""
+    """Add the first and the second half of the last axis until one is left; zeros fill it up to a power of two."""
+    missing = (1 << (sums.shape[-1] - 1).bit_length()) - sums.shape[-1]
+    if missing:
+        sums = np.concatenate([sums, np.zeros((*sums.shape[:-1], missing), np.float32)], -1)
     while sums.shape[-1] > 1:
         half = sums.shape[-1] // 2
         sums = sums[..., :half] + sums[..., half:]

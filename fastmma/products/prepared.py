@@ -12,6 +12,7 @@ from fastmma.backends.call import Operands
 from fastmma.backends.engine import Backend
 from fastmma.backends.fixed import Fixed
 from fastmma.backends.resolve import backend_of
+from fastmma.host.addresses import address_of
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
 from fastmma.host.signatures import spell_keywords
@@ -147,7 +148,7 @@ class Prepared:
         else:
             return None
         start, last = (None, addend) if self.plan.epilogue else (addend, None)
-        return result if kept.fixed(a, b, _address(result), start, 0 if last is None else _address(last)) else None
+        return result if kept.fixed(a, b, address_of(result), start, 0 if last is None else address_of(last)) else None
 
     def fixed(self, bound: Bound) -> Fixed | None:
         """Find what computes a small product from addresses alone, without looking at anything; None where there is nothing of the kind.
@@ -173,11 +174,6 @@ class Prepared:
         fixed = call_uninterrupted(self.fixed, bound)  # a signal handler may come with another form
         kept = self._kept[bound] = None if fixed is None else _Kept(fixed, (*bound.a[1][:-1], bound.b[1][-1]))
         return kept
-
-
-def _address(array: NDArray[Any]) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 @overload

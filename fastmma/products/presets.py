@@ -31,6 +31,7 @@ KERNEL_EPILOGUES: dict[str, KernelEpilogue] = {
     "lanes-scaled": KernelEpilogue(("bias", "relu", "round"), ("beta*c", "round"), ("beta*c", "round"), with_gelu=_GELU_AFTER),
     "fma": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA, with_gelu=_GELU),
     "fma, gelu after": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA, with_gelu=_GELU_AFTER),
+    "fma, no bias": KernelEpilogue(("alpha", "round"), _FMA, _FMA),
     "fma16": KernelEpilogue(("alpha+bias", "relu", "round"), _FMA, _FMA, wide="add", with_gelu=_GELU),
     # with sums in f16
     "half": KernelEpilogue(("bias", "relu", "round"), ("c", "relu", "round")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import _meta_registrations as registrations
@@ -17,6 +17,8 @@ from fastmma.torch.recipes import B128, L128
 _DEVICES = "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+"
 _NAMES = {torch.float32: "Float", torch.float64: "Double"}
 WORD = 4  # bytes: columns of bytes begin at multiples of them
+_HOPPER = (9, 0)
+_THIN, _DEEP = 32, 128  # columns of the result, up to which, and k, from which on bytes may lie as they like
 _accepted: Bounded[Any, bool] = Bounded()
 
 
@@ -83,8 +85,8 @@ def check_fast(fast: bool, recipes: Sequence[int]) -> None:
         raise RuntimeError(f"scaled_gemm doesn't support fast accum with {block} blockwise scaling")
 
 
-def check_int_mm(a: torch.Tensor, b: torch.Tensor) -> None:
-    """The checks of torch._int_mm, which only its CUDA kernel has."""
+def check_int_mm(capability: tuple[int, int], a: torch.Tensor, b: torch.Tensor) -> None:
+    """The checks of torch._int_mm, which only its CUDA kernel has, and those of cuBLASLt: on Hopper, and the known ones of others."""
     for wrong, what in (
         (a.shape[0] <= 16, f"self.size(0) needs to be greater than 16, but got {a.shape[0]}"),
         (not a.shape[1] or a.shape[1] % 8, f"self.size(1) needs to be greater than 0 and a multiple of 8, but got {a.shape[1]}"),
@@ -92,5 +94,39 @@ def check_int_mm(a: torch.Tensor, b: torch.Tensor) -> None:
     ):
         if wrong:
             raise RuntimeError(what)
-    if a.stride(0) == 1 and a.stride(1) % WORD:
-        raise RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul")
+    left, right = _Bytes.of(a), _Bytes.of(b)
+    aligned = not any(number % WORD for each in (left, right) for number in (each.lead, each.offset))
+    if not aligned or (capability == _HOPPER and not _has_kernel(left, right)):
+        (m, k), n = a.shape, b.shape[1]
+        sides = f"transpose_mat1 {right.turned:d} transpose_mat2 {left.turned:d} m {n} n {m} k {k} mat1_ld {right.lead} mat2_ld {left.lead}"
+        types = "abType 3 cType 10 computeType 72 scaleType 10"
+        raise RuntimeError(f"CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul with {sides} result_ld {n} {types}")
+
+
+class _Bytes(NamedTuple):
+    """A matrix of bytes as torch gives it to cuBLASLt: with gaps within rows and within columns it is copied before."""
+
+    size: tuple[int, int]
+    turned: bool  # whether its columns are contiguous
+    lead: int
+    offset: int
+
+    @classmethod
+    def of(cls, matrix: torch.Tensor) -> _Bytes:
+        (rows, columns), (down, along) = matrix.shape, matrix.stride()
+        if along == 1 and down >= columns:
+            return cls((rows, columns), turned=False, lead=down, offset=matrix.storage_offset())
+        if down == 1 and along >= rows:
+            return cls((rows, columns), turned=True, lead=along, offset=matrix.storage_offset())
+        return cls((rows, columns), turned=False, lead=columns, offset=0)
+
+
+def _has_kernel(a: _Bytes, b: _Bytes) -> bool:
+    """Tell whether cuBLASLt 13.1 has a kernel on Hopper for bytes that lie so; for all where the k of both are contiguous."""
+    (m, k), n = a.size, b.size[1]
+    thin, deep = n < _THIN, k >= _DEEP
+    if not a.turned:
+        return b.turned or thin or deep or m % 32 == 0
+    if not b.turned:
+        return thin or deep or m % 8 == 0
+    return m % 4 == 0 and (thin or deep or (m % 8 == 0 and n % 32 == 0))

@@ -84,7 +84,7 @@ def addbmm(run: Emulation, name: str, c: Tensor, a: Tensor, b: Tensor, *, beta: 
 def int_mm(run: Emulation, name: str, a: Tensor, b: Tensor) -> Tensor:
     """Bytes with signs, summed in 32 bits; with unsigned activations, as on CPUs, cuBLAS has no such product."""
     if run.settings.check == "cuda" and a.dtype is torch.int8:
-        check_int_mm(a, b)
+        check_int_mm(run.settings.capability, a, b)
     if a.dtype is not torch.int8:
         raise UnknownError(f"cuBLAS has no product of {a.dtype} and {b.dtype}")
     return run.product(name, a, b)

@@ -71,6 +71,18 @@ def test_steps_are_those_of_the_prose(target: str, name: str, terms: int) -> Non
         np.testing.assert_array_equal(INTEGERS[target](x, y, c, **apart).view(np.uint32), expected.view(np.uint32))
 
 
+def test_a_subnormal_sum_between_steps() -> None:
+    """MI100's first step rounds 2^-150 to zero; a float64 that kept it would tell the tie of the second step."""
+    a = np.ldexp(np.array([1.0, 0, 1, 1]), np.array([-75, 0, -55, -67]))
+    c = matrix_cores.mi100(a[:2], a[:2], 0.0)
+    assert c == 0
+    expected = matrix_cores.mi100(a[2:], a[2:], c)
+    row = a.astype(FORMATS["bf16"].dtype)
+    d = gemm(np.tile(row, (128, 1)), np.tile(row[:, None], (1, 128)), target="MI100", instruction="v_mfma_f32_16x16x8bf16")
+    np.testing.assert_array_equal(d, np.full_like(d, expected))
+    assert expected == 2.0**-110
+
+
 SPECIALS = np.array([0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 1, 0x80000001], np.uint32).view(np.float32)
 
 

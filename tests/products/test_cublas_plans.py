@@ -14,16 +14,19 @@ from reference import cancelling, cublas_kernels, cublas_last_waves
 from reference.cases import cases
 
 import fastmma
+from fastmma.products.cublas.raster import Grid, last_wave
 from fastmma.products.cublas.rows import Product
+from fastmma.products.cublas.segments import CLUSTERS
 from fastmma.products.lanes import Lanes
 from fastmma.products.lanes_plan import LanesPlan
 
 SAMPLES = cublas_kernels.samples()
 H100 = cublas_kernels.samples(cublas_kernels.PATH.with_name("cublas_kernels_h100.npz"))
+RARE = cublas_kernels.samples(cublas_kernels.PATH.with_name("cublas_rare.npz"))
 GELU = cublas_kernels.samples(cublas_kernels.PATH.with_name("cublas_gelu.npz"))
 ALGOS = sorted({sample.choice[0] for sample in SAMPLES})
 # of the samples: rare kinds of parts whose order no rule has, and a bias of one column
-REFUSED = 4
+REFUSED = 2
 BF16 = ml_dtypes.bfloat16
 
 
@@ -51,6 +54,31 @@ def test_products_of_an_h200_are_replayed(algo: int) -> None:
         assert cublas_kernels.same(found, sample.elements), (sample.query, sample.choice)
         compared += 1
     assert compared
+
+
+@cases("algo", sorted({sample.choice[0] for sample in RARE}))
+def test_products_of_rare_choices_are_replayed(algo: int) -> None:
+    for sample in RARE:
+        if sample.choice[0] == algo:
+            assert cublas_kernels.same(cublas_kernels.computed(sample), sample.elements), (sample.query, sample.choice)
+
+
+def test_what_was_found_on_an_h200_alone_is_refused_on_an_h100() -> None:
+    for algo, named in ((13, "results"), (35, "algo 35")):
+        sample = next(sample for sample in RARE if sample.choice[0] == algo)
+        with pytest.raises(fastmma.OperandError, match=f"cuBLASLt 13.1 on H100: nothing is known of {named}"):
+            cublas_kernels.planned(sample, "H100")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "m", "n", "swizzle", "known"),
+    [(17, 792, 504, 0, False), (17, 768, 504, 0, True), (32, 504, 792, 0, True), (32, 504, 792, 1, False), (3, 792, 504, 1, True)],
+)
+def test_clusters_that_are_not_whole_are_refused_where_their_raster_is_not_known(
+    cluster: int, m: int, n: int, swizzle: int, known: bool
+) -> None:
+    grid = Grid((64, 64), CLUSTERS[cluster], (m, n), 39)
+    assert (last_wave(grid, ((0, 448), (448, 896)), is_transposed=False, in_bands=bool(swizzle)) is not None) == known
 
 
 def test_tiles_of_the_last_wave_are_cut() -> None:
@@ -157,6 +185,7 @@ def test_a_choice_prints_and_reads_rows() -> None:
         (Choice(66, stages=35, split_k=4000, reduction=2), "split_k 4000"),
         (Choice(66, stages=35, split_k=0), "split_k 0"),
         (Choice(43, stages=34, split_k=0), "split_k 0"),
+        (Choice(35, tile=11, stages=18, custom=2, split_k=8, reduction=2), "split_k 8"),
     ],
 )
 def test_unknown_fields_are_named(choice: Choice, named: str) -> None:
@@ -223,7 +252,7 @@ REFUSALS: list[tuple[Any, type[fastmma.FastmmaError], str]] = [
     (lambda: plan(A, B, choice=CHOICE, activation="silu"), fastmma.OperandError, "activation"),
     *(
         (lambda wrong=wrong: Lanes(**wrong), fastmma.OperandError, "Lanes: ")
-        for wrong in ({"lanes": 3}, {"tree": "pairwise"}, {"blocks": 2, "parts": 2}, {"vector": -1})
+        for wrong in ({"lanes": 0}, {"tree": "pairwise"}, {"blocks": 2, "parts": 2}, {"vector": -1})
     ),
     (lambda: LanesPlan("sm_90a", HALF), fastmma.OperandError, r"take fma\.rn\.f32"),
     (lambda: LanesPlan("sm_90a", "fma.rn.f32", 32), fastmma.OperandTypeError, "must be Lanes"),
@@ -267,6 +296,14 @@ def test_lanes_add_as_they_say() -> None:
             assert whole[row, column] == (lanes[0] + lanes[2]) + (lanes[1] + lanes[3])
 
 
+def test_lanes_that_are_no_power_of_two_are_added_as_if_zeros_followed() -> None:
+    rng = np.random.default_rng(4)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((1, 6), (6, 1)))
+    found = fastmma.gemm(a, b, plan=LanesPlan("sm_90a", "fma.rn.f32", Lanes(6), "f32")).item()
+    x = a[0] * b[:, 0]
+    assert found == ((x[0] + x[4]) + x[2]) + ((x[1] + x[5]) + x[3])
+
+
 def test_a_negative_alpha_leaves_zeros_positive() -> None:
     a, b = np.array([[1, 1], [1, 2]], np.float32), np.array([[1], [-1]], np.float32)
     found = plan(a, b, choice=Choice(13, custom=75), alpha=-1.25)
@@ -292,6 +329,7 @@ def test_a_negative_alpha_leaves_zeros_positive() -> None:
         Lanes(128, 2, apart=True, blocks=31),
         Lanes(128, 1, apart=True, blocks=200),
         Lanes(4, 2, blocks=2),
+        Lanes(12, 4),
     ],
 )
 def test_every_k_has_one_place(lanes: Lanes, depth: int) -> None:

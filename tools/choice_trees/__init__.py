@@ -22,5 +22,6 @@ The trees that ship are judged by answers for seeds that no tree was grown from:
 
     python -m tools.choice_trees.judge answers --gpu H100
 
-``python -m tools.choice_trees.load`` says how long the files take to load.
+``python -m tools.choice_trees.load`` says how long the files take to load, and ``python -m tools.choice_trees.compare_gpus`` how often
+the maps of an H100 and an H200 differ.
 """

@@ -10,6 +10,7 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
+from fastmma.host.addresses import address_of
 from fastmma.kernels.llvm.architecture import NEAREST
 from fastmma.kernels.llvm.building import for_range
 from fastmma.kernels.llvm.emit import F32, F64, HALF, Emitter, Variables, vector
@@ -149,7 +150,7 @@ def run(chain: FmaConfig, a: NDArray[Any], b: NDArray[Any], sums: NDArray[Any]) 
     All are of `chain.dtype`. Panels of B and of sums start at cache lines and are C-contiguous, and they and A's blocks are apart by any
     stride. k is a multiple of `DEPTH`.
     """
-    places = [array.__array_interface__["data"][0] for array in (a, b, sums)]
+    places = [address_of(array) for array in (a, b, sums)]
     strides = len(b), b.strides[0], sums.strides[0]
     arguments = np.array([*places, len(a), a.shape[1] // DEPTH, a.strides[0], *strides], np.int64)
     _ENTRY(CHAIN.address(chain))(arguments.ctypes.data)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastmma.host.addresses import address_of
 from fastmma.kernels.fma.chain_kernel import FmaConfig
 from fastmma.kernels.fma.chains import config_of
 from fastmma.kernels.fma.parts_kernel import PARTS, Places, Sizes
-from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.params import PartsOfK
 from fastmma.kernels.sums.epilogue import EpilogueForm

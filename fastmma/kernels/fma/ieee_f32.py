@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.addresses import address_of
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.direct import emitted
 from fastmma.kernels.llvm.simd import load, load_scalar, splat, store
-from fastmma.kernels.matrices.addresses import address_of
 
 _ROWS = 16
 _COLUMNS = 256

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.addresses import address_of
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused.batch_numbers import BlockMemory, Form, Matrices, Strides, numbers_of, sizes
 from fastmma.kernels.fused.block_batch import BLOCKS, batch_runner, registers_runner, sums_adder
@@ -32,7 +33,6 @@ from fastmma.kernels.fused.reach import (
     sum_excess,
 )
 from fastmma.kernels.llvm.kinds import kind_of
-from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.matrices.permutation import Permutation, permutation
 from fastmma.kernels.params import Element, ElementSpecs, Fused

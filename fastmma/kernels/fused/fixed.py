@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fastmma.host.addresses import address_of
 from fastmma.kernels.fused.batch import Loop, Scratch
-from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.sums.epilogue import EpilogueForm
 from fastmma.kernels.sums.finish import Finish
 

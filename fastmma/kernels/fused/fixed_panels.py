@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastmma.host.addresses import address_of
 from fastmma.kernels.fused.lanes import PanelConfig, PanelShape
 from fastmma.kernels.fused.macro_tile import Extent, Limits, WorkerMemory, run_macro_tile
 from fastmma.kernels.fused.magnitudes import spread_of_matrix
@@ -25,7 +26,7 @@ from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.direct import emitted
 from fastmma.kernels.llvm.simd import store
-from fastmma.kernels.matrices.addresses import NOWHERE, Matrix, address_of
+from fastmma.kernels.matrices.addresses import NOWHERE, Matrix
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
 from fastmma.kernels.params import Element, Fused
 from fastmma.kernels.sums.epilogue import EpilogueForm

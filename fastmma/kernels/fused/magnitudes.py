@@ -7,13 +7,14 @@ from functools import cache
 
 import numpy as np
 
+from fastmma.host.addresses import address_of
 from fastmma.host.threads import parallel_for, worth_waking
 from fastmma.kernels.fused.reach import Spread, spread_of
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.direct import emitted
 from fastmma.kernels.llvm.simd import bitcast, highest_lane, lowest_lane, maximum, minimum, splat, store
-from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Lines, Matrix, address_of, load_codes
+from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Lines, Matrix, load_codes
 from fastmma.kernels.params import Element
 
 _WAKING_ELEMENTS = 1 << 20  # looked at in the time of waking a thread

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.addresses import address_of
 from fastmma.kernels.fused.panels import VECTOR_BYTES, PanelElementSpec, Panels, checked, exponent_bytes, forget_extremes, negatives, values
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.simd import highest_lane, itemsize_of, lane_bits, load, load_scalar, lowest_lane, splat, store
-from fastmma.kernels.matrices.addresses import LINES, Lines, Matrix, address_of, arrange_codes, code_place, load_code, matrix
+from fastmma.kernels.matrices.addresses import LINES, Lines, Matrix, arrange_codes, code_place, load_code, matrix
 
 
 class Selection(NamedTuple):

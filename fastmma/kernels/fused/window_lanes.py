@@ -182,8 +182,10 @@ def _rows(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> None:
 def _window(how: Any, now: Any, later: Any, m: Any, n: Any) -> Any:
     """Sums of a window of two rows, and the words of the next one."""
     sums, e, f = _starts(m) + _starts(n), _least(), _least()
-    for part in range(4):
-        sums, e, f = _quarter(how, now, later, part, sums, e, f)
+    sums, e, f = _quarter(how, now, later, 0, sums, e, f)
+    sums, e, f = _quarter(how, now, later, 1, sums, e, f)
+    sums, e, f = _quarter(how, now, later, 2, sums, e, f)
+    sums, e, f = _quarter(how, now, later, 3, sums, e, f)
     return sums, _counted(e, later[0], later[2]), _counted(f, later[1], later[2])
 
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.addresses import address_of
 from fastmma.host.threads import parallel_for, worth_waking
 from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.panels import WORDS_SCRATCH, Operand, Plan, Result, multiplier, multiply_batch, packer
 from fastmma.kernels.macro_tiles import MacroTile, OfWorkers, cut, finish_empty
-from fastmma.kernels.matrices.addresses import address_of
 from fastmma.kernels.matrices.memory import LINE, AlignedMemory
 
 Bytes = NDArray[np.uint8]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from fastmma.host.addresses import DATA
 from fastmma.host.threads import call_uninterrupted
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.disk_cache import KernelFiles
@@ -22,7 +23,6 @@ from fastmma.kernels.llvm.scalars import Array, Value, as_kind
 from fastmma.kernels.llvm.translation import Translation
 
 _ENTRY = "fastmma_loops"
-_DATA = object.__basicsize__  # where NumPy's ABI has the address of an array's elements: asking the array takes five times as long
 
 
 class _Record:
@@ -57,10 +57,10 @@ class _Record:
 def _fields(kind: Any, name: str) -> Iterator[tuple[str, str]]:
     """Yield the expressions of an argument's numbers, and their codes for `struct`."""
     if isinstance(kind, kinds.Array):
-        yield f"{name}.__array_interface__['data'][0]", "q"
+        yield f"address_at(id({name}) + {DATA}).value", "q"
         yield from ((f"{name}.shape[{each}]", "q") for each in range(kind.dimensions))
     elif kind == kinds.any_array:
-        yield f"(address_at(id({name}) + {_DATA}).value if isinstance({name}, array) else {name})", "q"
+        yield f"(address_at(id({name}) + {DATA}).value if isinstance({name}, array) else {name})", "q"
     elif isinstance(kind, kinds.Group):
         for number, each in enumerate(kind.types):
             yield from _fields(each, f"{name}[{number}]")

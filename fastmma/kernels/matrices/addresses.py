@@ -69,12 +69,6 @@ class LineScales(NamedTuple):
 NOWHERE = Matrix(0, 0, 0, 0)  # every part of it stays at address 0
 
 
-def address_of(array: NDArray[Any]) -> int:
-    """Return where the first element of an array lies."""
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
 def matrix(array: NDArray[Any]) -> Matrix:
     """Return where an array's matrix lies; of a batch, the first one."""
     return Matrix(array.ctypes.data, array.strides[-2], array.strides[-1], array.itemsize)

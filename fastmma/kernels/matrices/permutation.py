@@ -8,6 +8,7 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
+from fastmma.host.addresses import address_of
 from fastmma.kernels.llvm import cpu, kinds
 from fastmma.kernels.llvm.building import get_or_insert_function
 from fastmma.kernels.llvm.compilation import compiled, inner
@@ -36,8 +37,7 @@ class Permutation(NamedTuple):
     @property
     def address(self) -> int:
         """Where the table lies."""
-        place: int = self.table.__array_interface__["data"][0]
-        return place
+        return address_of(self.table)
 
 
 def permutation(origin: NDArray[Any], size: int) -> Permutation:
@@ -173,7 +173,7 @@ def permute(source: NDArray[Any], how: Permutation, target: NDArray[Any]) -> Non
     """Permute each row of `source` into the row of `target`, which is as large or holds copies; the rows of `target` are contiguous."""
     if source.strides[-1] != source.itemsize:
         source = np.ascontiguousarray(source)
-    first, result = source.__array_interface__["data"][0], target.__array_interface__["data"][0]
+    first, result = address_of(source), address_of(target)
     if how.vectors:
         _BY_PLAN[how.granule](first, source.strides[0], result, how.vectors, how.address, len(source))
     else:

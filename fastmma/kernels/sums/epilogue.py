@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.addresses import address_of
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.direct import emitted
 from fastmma.kernels.llvm.simd import bitcast, convert, extract, fma, load_scalar, select, splat, store, zeros
 from fastmma.kernels.matrices.accumulators import MAGNITUDE, NAN, SIGN, half_narrowed, half_rounded, half_widened
-from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, address_of, load_code, load_codes, matrix
+from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, load_code, load_codes, matrix
 from fastmma.kernels.params import ADDENDS, FORMULAS, OPERATIONS, Step
 
 _MULTIPLY, _ADD, _FMA, _ACCUMULATE, _RELU, _BF16, _F16, _FROM_S32 = range(len(OPERATIONS))

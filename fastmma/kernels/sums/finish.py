@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fastmma.kernels.matrices.addresses import NOWHERE, Matrix, address_of
+from fastmma.host.addresses import address_of
+from fastmma.kernels.matrices.addresses import NOWHERE, Matrix
 from fastmma.kernels.matrices.memory import AlignedMemory
 from fastmma.kernels.sums.epilogue import OUT, SUMS, EpilogueForm, numbers_of, steps_runner
 

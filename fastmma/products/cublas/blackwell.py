@@ -43,6 +43,6 @@ _REPORTED = (
 )
 # no rates, and no files that say what the library chooses
 TABLES = tuple(
-    Table(gpu, version, f"reported by bitequiv ({where}), not compared here", _ROWS, {}, {}, (0, 1), "", "", "")
+    Table(gpu, version, f"reported by bitequiv ({where}), not compared here", _ROWS, {}, {}, {}, "", "", "")
     for gpu, version, where in _REPORTED
 )

@@ -111,7 +111,7 @@ def _seen(table: Table, choice: Choice, product: Product) -> Iterator[tuple[str,
         return
     yield "tile", choice.tile in seen.tiles
     yield "cluster", choice.cluster in seen.clusters
-    yield "split_k", choice.split_k in seen.unsaid or 1 <= choice.split_k <= seen.most_parts
+    yield "split_k", choice.split_k in seen.unsaid or seen.least_parts <= choice.split_k <= seen.most_parts
 
 
 def _unknown(table: Table, choice: Choice, product: Product, name: str) -> OperandError:

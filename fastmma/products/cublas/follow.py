@@ -42,8 +42,8 @@ def _evidence(row: TileRow | LaneRow, known: Known, call: Call) -> OrderEvidence
     if known.evidence is not None:
         return known.evidence
     source = f"cuBLASLt {table.version} on {table.gpu}{known.says} {known.choice}, for {call.product}"
-    in_segments = isinstance(row, TileRow) and row.segments is not None
-    rate = table.segments if in_segments else table.rates.get((row.algo, call.product.fmt))
+    unsaid = isinstance(row, TileRow) and row.segments is not None and known.choice.split_k < 1
+    rate = table.segments.get(row.algo) if unsaid else table.rates.get((row.algo, call.product.fmt))
     return OrderEvidence("fitted", source, rate) if rate else OrderEvidence("assumed", f"{source}; {table.source}")
 
 

@@ -5,7 +5,7 @@ The rates are of calls of PyTorch with other seeds, and of products whose like n
 
 from __future__ import annotations
 
-from fastmma.products.cublas.hopper_13_1 import ROWS, SEEN
+from fastmma.products.cublas.hopper_13_1 import OF_H200, ROWS, SEEN
 from fastmma.products.cublas.rows import HALF_SUMS, Table
 
 _HALVES, _F32 = ("f16", "bf16"), ("f32",)
@@ -28,6 +28,8 @@ _RATES = {
     (42, "bf16"): (57, 57),
     (42, "f16"): (14, 14),
     (43, "tf32"): (127, 127),
+    (35, "f16"): (107, 107),
+    (56, "f16"): (200, 200),
     (63, "tf32"): (244, 244),
 }
 # kernels off the tensor cores add in one order whatever the format
@@ -37,10 +39,10 @@ TABLE = Table(
     "H200",
     "13.1",
     "only products that the rule was made from were compared",
-    ROWS,
+    (*ROWS, *OF_H200),
     _RATES,
     SEEN,
-    segments=(2753, 2753),
+    segments={41: (63, 63), 42: (38, 38), 43: (2753, 2753)},
     parts="cublas_choices_h200_13_1.npz",
     answers="cublas_algorithms_h200_13_1.npz",
     trees="cublas_trees_h200_13_1.npz",

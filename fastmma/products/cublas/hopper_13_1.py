@@ -36,7 +36,10 @@ _SEGMENTS = Segments(
     usual_cost=60,
     usual=(531, 824),
     unlike=frozenset({(2, (64, 128)), (6, (64, 256))}),
+    as_is=("nn",),
 )
+_ANY = (0, 1 << 20)  # costs of which nothing is known: the workspace says the parts
+_HALF_SEGMENTS = Segments(filled={1: 132}, costs={}, other_costs=_ANY, costs_after_waves=_ANY, depth=64)
 # on 16-byte, 4-byte and 2-byte boundaries; the last ones in f16 do not end by an fma
 _TILES = (
     TileRow(66, (35,), _HALVES, "wgmma", align=128, floors=True, leaves_out=True, joins=_ASCENDING, ends="badd", split_ends="add"),
@@ -54,7 +57,9 @@ _TILES = (
         split_ends="fp8 parts",
     ),
     TileRow(41, (35,), _HALVES, "wgmma", ends="fma, gelu after"),
+    TileRow(41, (35,), _HALVES, "wgmma", ends="fma, no bias", split_ends="fma, no bias", segments=_HALF_SEGMENTS),
     TileRow(42, (35,), _HALVES, "wgmma", ends=""),
+    TileRow(42, (35,), _HALVES, "wgmma", ends="fma, no bias", split_ends="fma, no bias", segments=_HALF_SEGMENTS),
     *(
         _cutlass(23, stages, fmt, "m16n8k16", tile, "fma16")
         for fmt in _HALVES
@@ -141,7 +146,7 @@ _LANES = (
     LaneRow(11, 0, Lanes(16, chunk=16, tree="ascending"), _ALL, ("nt",), ends="lanes-scaled", scaled="a"),
     LaneRow(11, 1, Lanes(4, 0, chunk=128, tree="ascending"), _ALL, ("nn",), ends="lanes-scaled", scaled="a"),
     LaneRow(16, 0, Lanes(), _HALVES),
-    LaneRow(56, 0, Lanes(), ("f16",), most_k=16),
+    LaneRow(56, 0, Lanes(), ("f16",)),
     LaneRow(14, 0, Lanes(128, 2, apart=True), _ALL, contiguous=True, by_vector=True, counts="blocks"),
     LaneRow(14, 0, Lanes(128, 1, apart=True), _ALL, contiguous=False, by_vector=True, counts="blocks"),
     *(_vector(custom, Lanes(lanes)) for lanes, customs in _STRIDED.items() for custom in customs),
@@ -158,6 +163,13 @@ _LANES = (
     _vector(10, Lanes(32, 4), _F32, most_results=128),
 )
 ROWS: tuple[TileRow | LaneRow, ...] = (*_TILES, *_LANES)
+# what was found on an H200 alone: lanes for more results, so that 1,056 blocks of 256 threads hold them all, and a biased deep K
+_FEWER = ((9504, 26), (10560, 24), (12672, 20), (14784, 12), (16896, 16))
+OF_H200: tuple[TileRow | LaneRow, ...] = (
+    _vector(10, Lanes(24, 4), _F32, most_results=8448),
+    *(_vector(10, Lanes(lanes, 4), _HALVES, most_results=most) for most, lanes in _FEWER),
+    TileRow(35, (18,), ("f16",), "m16n8k16", align=2, dealt=64, joins=_ASCENDING, ends="unknown", split_ends="bias", customs=(2,)),
+)
 
 # 35 million answers of an H200 and 46 million of an H100, for products of 1 to 262,144 rows, columns and k, with and without a bias, and
 # stacks, have these values
@@ -179,8 +191,9 @@ SEEN = {
     21: Seen(ranges("5 11 15 17-21 23-24"), most_parts=_MOST),
     23: Seen(ranges("5 11 15 17-21 23-24"), most_parts=_MOST),
     24: Seen(ranges("5 11 15 17-18 20 23-24"), most_parts=_MOST),
+    35: Seen(ranges("11"), least_parts=9, most_parts=9),
     41: Seen(ranges("15 17-21"), ranges("2"), unsaid=(-1,)),
-    42: Seen(ranges("15 21"), ranges("2")),
+    42: Seen(ranges("15 21"), ranges("2"), unsaid=(-1,)),
     43: Seen(ranges("15 17-21 23-24"), ranges("2-25 27-28 30-33 35 37-39 41 43-51"), most_parts=2, unsaid=(-1,)),
     55: Seen(ranges("11-21 23-24"), most_parts=_MOST),
     56: Seen(ranges("11-12 14-16")),

@@ -214,7 +214,7 @@ def _ends_are_unclear(asked: Question, choice: Choice) -> bool:
 def _expected(asked: Question, choice: Choice, rate: tuple[int, int]) -> tuple[Choice, tuple[int, int]]:
     """Give a choice that does not say its parts those of most products, and the lower rate then."""
     rows = (row for row in nearest_table(asked.gpu, VERSION).rows if isinstance(row, TileRow) and row.algo == choice.algo)
-    segments = next((row.segments for row in rows if row.segments is not None), None)
+    segments = next((row.segments for row in rows if row.segments is not None and row.segments.usual_cost), None)
     expected = choice if segments is None else expect_workspace(segments, choice, asked.product)
     return expected, rate if segments is None or expected == choice else min(rate, segments.usual, key=lambda each: each[0] / each[1])
 

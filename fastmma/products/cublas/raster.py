@@ -62,6 +62,12 @@ class Grid(NamedTuple):
         """Count the tiles that are left over of whole waves."""
         return self.clusters[0] * self.clusters[1] % self.wave * self.size
 
+    def is_uneven(self, *, in_bands: bool) -> bool:
+        """Tell whether the last clusters of 3 or 6 tiles are not whole, down or in bands: some such kernels take another raster."""
+        sides = zip(self.cluster, self.tiles, strict=True)
+        down, across = (side % 3 == 0 and tiles % side > 0 for side, tiles in sides)
+        return down or (across and in_bands)
+
     @property
     def sizes(self) -> tuple[int, int]:
         """Count rows and columns of a cluster."""
@@ -86,6 +92,8 @@ def last_wave(grid: Grid, parts: Cuts, *, is_transposed: bool, in_bands: bool) -
     >>> last_wave(grid, ((0, 1280), (1280, 2580)), is_transposed=False, in_bands=True)
     LastWave(tile=(128, 256), wave=66, parts=((0, 1280), (1280, 2580)), raster='m', width=8)
     """
+    if grid.is_uneven(in_bands=in_bands):
+        return None
     down, across = grid.tiles
     along = int(grid.sizes[0] > grid.sizes[1] and across >= _LONG and 2 * down > across)
     beside, width = 1 - along, 1

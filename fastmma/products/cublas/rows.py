@@ -65,8 +65,10 @@ class Segments(NamedTuple):
     other_costs: tuple[int, int]
     costs_after_waves: tuple[int, int]  # where other tiles are whole, and parts are counted in whole tiles of k
     unlike: frozenset[tuple[int, tuple[int, int]]] = frozenset()  # sizes of clusters and sides of tiles that are cut otherwise
-    usual_cost: int = 0  # that foretells most products
+    usual_cost: int = 0  # that foretells most products; 0 where none is known
     usual: tuple[int, int] = (0, 1)  # of fresh products whose parts are not sure: how many took those of the usual cost
+    depth: int = 32  # k of a tile
+    as_is: tuple[str, ...] = ()  # layouts of products that kernels compute as they are, and not transposed
 
 
 @dataclass(frozen=True)
@@ -204,8 +206,8 @@ class Seen(NamedTuple):
     ----------
     tiles, clusters : frozenset of int
         0, which says none, is among them.
-    most_parts : int
-        The largest split of k.
+    least_parts, most_parts : int
+        The smallest and the largest split of k.
     unsaid : tuple of int
         The values of a split of k that do not say the parts.
     """
@@ -214,6 +216,7 @@ class Seen(NamedTuple):
     clusters: frozenset[int] = frozenset((0,))
     most_parts: int = 1
     unsaid: tuple[int, ...] = ()
+    least_parts: int = 1
 
 
 class Table(NamedTuple):
@@ -225,7 +228,7 @@ class Table(NamedTuple):
     rows: tuple[TileRow | LaneRow, ...]
     rates: dict[tuple[int, str], tuple[int, int]]  # by algo and format, of fresh products: how many had every bit, of how many
     seen: dict[int, Seen]  # by algo
-    segments: tuple[int, int]  # the rate of kernels whose parts follow from `Segments`
+    segments: dict[int, tuple[int, int]]  # by algo, the rates of kernels whose parts follow from `Segments`
     parts: str  # the file of the map of parts: in how many the library takes k for layers of usual models
     answers: str  # the file of what the library chose for such layers where its algorithm is another
     trees: str  # the file of trees that predict what it chooses for others

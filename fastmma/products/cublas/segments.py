@@ -18,7 +18,7 @@ CLUSTERS = (
     | {13: (8, 2), 14: (2, 8), 15: (16, 1), 16: (1, 16), 17: (3, 1), 18: (5, 1), 19: (6, 1), 20: (7, 1), 28: (2, 3), 32: (1, 3)}
     | {38: (1, 5), 41: (1, 6), 43: (1, 7)}
 )
-_K, _MOST = 32, 64  # k of a tile; parts that are tried
+_MOST = 64  # parts that are tried
 _ITEM = 4  # bytes of a sum
 _JOINED = 8  # parts of the only wave, of which more were not recorded; as many were where the workspace says them
 
@@ -40,15 +40,16 @@ def cut_segments(segments: Segments, choice: Choice, product: Product) -> Cuts |
     grid = _grid(segments, choice, product)
     if grid is None:
         return None
-    few = _parts(segments, choice, grid, -(-product.k // _K))
+    depth = -(-product.k // segments.depth)
+    few = _parts(segments, choice, grid, depth)
     if few is None or (not grid.has_whole_waves and few >= _JOINED + (choice.workspace is not None)):
         return None
-    each, longer = divmod(-(-product.k // _K), few)  # the last parts are longer by a tile of k
-    places = [(part * each + max(part - (few - longer), 0)) * _K for part in range(few)]
+    each, longer = divmod(depth, few)  # the last parts are longer by a tile of k
+    places = [(part * each + max(part - (few - longer), 0)) * segments.depth for part in range(few)]
     cuts = tuple(pairwise([*places, product.k]))
     if few == 1 or not grid.has_whole_waves:
         return cuts
-    return last_wave(grid, cuts, is_transposed=product.layout != "nn", in_bands=bool(choice.swizzle))
+    return last_wave(grid, cuts, is_transposed=product.layout not in segments.as_is, in_bands=bool(choice.swizzle))
 
 
 def expect_workspace(segments: Segments, choice: Choice, product: Product) -> Choice:
@@ -62,7 +63,7 @@ def expect_workspace(segments: Segments, choice: Choice, product: Product) -> Ch
     7340032
     """
     grid = _grid(segments, choice, product)
-    depth = -(-product.k // _K)
+    depth = -(-product.k // segments.depth)
     if grid is None or choice.workspace is not None or choice.split_k > 0 or _parts(segments, choice, grid, depth) is not None:
         return choice
     few = _fastest(depth, min(grid.wave * grid.size // grid.last, _MOST), segments.usual_cost, whole=True)
@@ -70,12 +71,12 @@ def expect_workspace(segments: Segments, choice: Choice, product: Product) -> Ch
 
 
 def _grid(segments: Segments, choice: Choice, product: Product) -> Grid | None:
-    """Find the tiles of a kernel, which computes the transposed product where not both operands have contiguous rows."""
+    """Find the tiles of a kernel, which computes most products transposed."""
     tile, cluster = TILES.get(choice.tile), CLUSTERS.get(choice.cluster)
     if tile is None or cluster is None or product.stacked:
         return None
     size = cluster[0] * cluster[1]
-    extents = (product.m, product.n) if product.layout == "nn" else (product.n, product.m)
+    extents = (product.m, product.n) if product.layout in segments.as_is else (product.n, product.m)
     return Grid(tile, cluster, extents, segments.filled[size] // size) if size in segments.filled else None
 
 

@@ -146,6 +146,44 @@ def test_bytes_are_summed_exactly_and_checked_as_on_a_gpu() -> None:
         ft.int_mm(a.to(torch.uint8), b)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "layout", "gaps", "starts", "accepted"),
+    [  # of an H200's answers: gaps after rows or columns, and the first byte of a and of b
+        (17, 24, 8, "nn", (0, 0), (0, 0), True),
+        (17, 32, 120, "nn", (0, 0), (0, 0), False),
+        (17, 32, 128, "nn", (0, 0), (0, 0), True),
+        (64, 72, 8, "nn", (0, 0), (0, 0), True),
+        (17, 72, 8, "nt", (0, 0), (0, 0), True),
+        (17, 72, 8, "nt", (2, 0), (0, 0), False),
+        (17, 72, 8, "nt", (0, 0), (0, 1), False),
+        (20, 24, 8, "tn", (0, 0), (0, 0), True),
+        (20, 32, 8, "tn", (0, 0), (0, 0), False),
+        (24, 40, 8, "tn", (0, 0), (0, 0), True),
+        (47, 8, 912, "tn", (1, 4), (16, 8), True),
+        (24, 40, 8, "tt", (0, 0), (0, 0), False),
+        (24, 64, 8, "tt", (0, 0), (0, 0), True),
+        (132, 240, 128, "tt", (16, 0), (0, 8), True),
+        (23, 32, 1248, "tt", (1, 4), (16, 0), False),
+    ],
+)
+def test_bytes_that_cublas_has_no_kernel_for_are_refused(
+    m: int, n: int, k: int, layout: str, gaps: tuple[int, int], starts: tuple[int, int], accepted: bool
+) -> None:
+    storage = torch.from_numpy(np.random.default_rng(3).integers(-128, 128, 400_000).astype(np.int8))
+
+    def lie(rows: int, columns: int, name: str, gap: int, start: int) -> torch.Tensor:
+        lead = (rows if name == "t" else columns) + gap
+        return storage.as_strided((rows, columns), (1, lead) if name == "t" else (lead, 1), start)
+
+    a, b = lie(m, k, layout[0], gaps[0], starts[0]), lie(k, n, layout[1], gaps[1], starts[1])
+    with ft.emulate("H200"):
+        if accepted:
+            assert (torch._int_mm(a, b) == a.int() @ b.int()).all()
+        else:
+            with pytest.raises(RuntimeError, match="CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul with transpose_mat1"):
+                torch._int_mm(a, b)
+
+
 def test_groups_are_products_of_their_own() -> None:
     a, b = drawn(0, 64, 32), drawn(1, 4, 32, 16)
     offs = torch.tensor([8, 8, 24, 64], dtype=torch.int32)
