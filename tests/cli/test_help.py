@@ -30,6 +30,14 @@ def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert "--help" in out
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_narrow_terminal(command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    status, out, _ = run(command, "--help", capsys=capsys)
+    assert status == 0
+    assert [line for line in out.splitlines() if len(line) > 60] == []
+
+
 def test_the_list_of_commands_has_the_first_word_of_each() -> None:
     context = click.Context(app)
     for name, entry in COMMANDS.items():

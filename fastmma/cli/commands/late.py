@@ -30,6 +30,14 @@ class LateCommand(click.Command):
         super().__init__(*arguments, **options)
         self.check = check
 
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the help; examples, which click keeps as they are, go on in another line where the terminal is too narrow."""
+        from fastmma.cli.terminal import folded, width
+
+        columns = width()
+        lines = super().get_help(ctx).splitlines()
+        return "\n".join(part for line in lines for part in folded(line, columns, " " * (len(line) - len(line.lstrip()) + 2)))
+
     def invoke(self, ctx: click.Context) -> Any:
         """Check the values, then import the function and call it."""
         if self.check is not None:
