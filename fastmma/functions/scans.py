@@ -1,4 +1,4 @@
-"""Cumulative sums, products and logarithms of sums of exponentials as torch's CUDA kernels compute them (``ScanUtils.cuh`` and CUB, PyTorch 2.11).
+"""Cumulative sums, products, and logarithms of sums as torch's CUDA kernels compute them (``ScanUtils.cuh`` and CUB, PyTorch 2.11).
 
 Every step is rounded to the format of the array. Along another axis than the last one a thread takes its elements in turn. Along the last
 axis of several rows a block scans 2T elements at a time (T threads to a row, 16 to 512), the first of which has joined the total before:
