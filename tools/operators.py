@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import wrap
@@ -31,7 +31,13 @@ _ELSEWHERE = re.compile(
 _SECTION = re.compile(r"(<!-- operators -->\n).*?(<!-- /operators -->)", re.DOTALL)
 
 
-def _samples(op: Any, dtype: torch.dtype) -> Iterator[tuple[Any, ...]]:
+def dtypes_of(op: Any) -> list[torch.dtype]:
+    """List the dtypes of the page that an operator takes on a GPU."""
+    return [dtype for dtype in _DTYPES if dtype in op.supported_dtypes("cuda")]
+
+
+def samples(op: Any, dtype: torch.dtype) -> Iterator[tuple[Any, ...]]:
+    """Draw the first operand of some samples, the other arguments, and those by name."""
     torch.manual_seed(0)
     gradient = op.supports_autograd and dtype in op.supported_backward_dtypes("cuda")
     found = list(op.sample_inputs("cpu", dtype, requires_grad=gradient))
@@ -52,10 +58,8 @@ def _run(op: Any, sample: tuple[Any, ...]) -> None:
 def told(op: Any) -> Counter[str]:
     """Count the samples of an operator by what the report says of them: nothing, or each operator that is not known and why."""
     found: Counter[str] = Counter()
-    for dtype in _DTYPES:
-        if dtype not in op.supported_dtypes("cuda"):
-            continue
-        for sample in _samples(op, dtype):
+    for dtype in dtypes_of(op):
+        for sample in samples(op, dtype):
             try:
                 with fastmma.torch.emulate("H200", unknown="one") as gpu:
                     _run(op, sample)
@@ -67,30 +71,33 @@ def told(op: Any) -> Counter[str]:
     return found
 
 
-def table() -> str:
-    """Print which operators are known in all samples, and the notes about the others."""
+def listed() -> list[Any]:
+    """List torch's operators that the page has."""
     from torch.testing._internal.common_methods_invocations import op_db
 
-    known, others = list[str](), defaultdict[str, Counter[str]](Counter)
-    for op in op_db:
-        if not _ELSEWHERE.search(op.formatted_name):
-            counts = told(op)
-            if set(counts) == {""}:
-                known.append(op.formatted_name)
-            elif counts:
-                others[op.formatted_name] = counts
-    lines = [f"Of {len(known) + len(others)} operators {len(known)} are emulated or neutral in all samples:", ""]
-    lines += [
-        *wrap(", ".join(f"`{name}`" for name in sorted(known)) + ".", _WIDTH),
-        "",
-        f"For {len(others)} others the report has a note in some samples:",
-        "",
-    ]
+    return [op for op in op_db if not _ELSEWHERE.search(op.formatted_name) and dtypes_of(op)]
+
+
+def row(name: str, counts: Counter[str]) -> str:
+    """Write the row of an operator that has a note in some samples."""
+    others = "; ".join(f"{why} ({count})" for why, count in sorted(counts.items()) if why)
+    return f"| `{name}` | {counts['']} | {others} |"
+
+
+def version() -> str:
+    """Name the version of torch whose samples the page has."""
+    return torch.__version__.partition("+")[0]
+
+
+def table() -> str:
+    """Print which operators are known in all samples, and the notes about the others."""
+    found = {op.formatted_name: told(op) for op in listed()}
+    known = sorted(name for name, counts in found.items() if set(counts) == {""})
+    others = sorted(name for name, counts in found.items() if set(counts) - {""})
+    lines = [f"Of {len(known) + len(others)} operators of PyTorch {version()} {len(known)} are emulated or neutral in all samples:", ""]
+    lines += [*wrap(", ".join(f"`{name}`" for name in known) + ".", _WIDTH), "", f"For {len(others)} others the report has a note in some samples:", ""]
     lines += ["| operator | samples without a note | notes in the others, with their counts |", "| --- | --- | --- |"]
-    for name, counts in sorted(others.items()):
-        nothing = counts.pop("", 0)
-        lines.append(f"| `{name}` | {nothing} | {'; '.join(f'{why} ({count})' for why, count in sorted(counts.items()))} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *(row(name, found[name]) for name in others)]) + "\n"
 
 
 if __name__ == "__main__":

@@ -28,10 +28,10 @@ def start_moments(rows: int, threads: int) -> Moments:
     return Moments(*(start_sums(rows, threads) for _ in range(3)))
 
 
-def take_vectors(values: Floats, threads: int, size: int) -> Moments:
-    """Take moments of rows by threads, of which each takes every `threads`-th vector; differences are multiplied by 1 / count."""
+def take_vectors(values: Floats, threads: int) -> Moments:
+    """Take moments of rows by threads, of which each takes every `threads`-th vector of 4; differences are multiplied by 1 / count."""
     found = start_moments(len(values), threads)
-    kernels.functions.moments.join_vectors(values, *found, size)
+    kernels.functions.moments.join_vectors(values, *found)
     return found
 
 

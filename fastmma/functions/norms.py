@@ -65,7 +65,7 @@ def _statistics(values: Floats, eps: float, centred: bool) -> _Statistics:
         else:
             variance = fuse(found.mean, found.mean, variance)
     elif centred:
-        found = join_by_reciprocal(take_vectors(values, _THREADS, _VECTOR))
+        found = join_by_reciprocal(take_vectors(values, _THREADS))
         mean, variance = np.ascontiguousarray(found.mean), found.squares / np.float32(count)
     else:
         sums = start_sums(rows, _THREADS)
@@ -99,7 +99,7 @@ def _backward(
     mean, rstd = (np.ascontiguousarray(each).reshape(-1) for each in found)
     factors = np.ones(columns, np.float32) if w is None else w
     sums, products = start_sums(rows, _THREADS), start_sums(rows, _THREADS)
-    kernels.functions.norms.add_along_rows(dy, values, factors, mean, rstd, sums, products, _VECTOR)
+    kernels.functions.norms.add_along_rows(dy, values, factors, mean, rstd, sums, products)
     total = add_block(sums) if centred else np.zeros(rows, np.float32)
     share = np.float32(1) / np.float32(columns) * rstd
     of_rows = (each[:, None] for each in (mean, rstd, total, add_block(products), share))

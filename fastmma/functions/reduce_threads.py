@@ -25,7 +25,7 @@ from fastmma.host.threads import parallel_for, thread_count
 
 State = tuple[Floats, ...]
 _TOGETHER = 512  # threads whose sums are kept in a cache
-_PART = 1 << 16  # elements that are widened at a time, and stay in a cache
+_PART = 1 << 17  # elements that are widened at a time, and stay in a cache
 
 
 class Reduction(NamedTuple):

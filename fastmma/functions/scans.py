@@ -1,10 +1,10 @@
-"""Cumulative sums and products as torch's CUDA kernels compute them (``ScanUtils.cuh`` and CUB, PyTorch 2.11).
+"""Cumulative sums, products, and logarithms of sums as torch's CUDA kernels compute them (``ScanUtils.cuh`` and CUB, PyTorch 2.11).
 
 Every step is rounded to the format of the array. Along another axis than the last one a thread takes its elements in turn. Along the last
 axis of several rows a block scans 2T elements at a time (T threads to a row, 16 to 512), the first of which has joined the total before:
 neighbours, then pairs and so on take what the last element of the half before them has (Sklansky). An array of one row goes through CUB:
 128 threads scan 60 bytes each, a warp's lanes take what 1, 2, 4, 8 and 16 lanes before them have, and warps what the ones before have
-in turn; of more elements than one block has, the order is not known.
+in turn. Each later block of elements begins with what those before it have; of the fourth one that depends on which block ends first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.functions.arithmetic import round_to, widen
+from fastmma.functions.arithmetic import apply, round_to, widen
 from fastmma.functions.block import WARP
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import default_floats
@@ -24,6 +24,7 @@ Operation = Callable[[Any, Any], NDArray[Any]]
 
 _LOG_THREADS = (4, 9)  # the fewest and the most of a row
 _ONE_ROW_THREADS, _ONE_ROW_BYTES = 128, 60
+_BLOCKS = 3  # of one row, whose totals join in one order
 
 
 def _add(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
@@ -34,7 +35,12 @@ def _multiply(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     return round_to(widen(a) * widen(b), a.dtype)
 
 
-def _along_outer(x: NDArray[Any], operation: Operation, neutral: int) -> NDArray[Any]:
+def _add_exponentials(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    first, second = np.broadcast_arrays(a, b)
+    return apply("log_add_exp", np.ascontiguousarray(first), np.ascontiguousarray(second), out_dtype=a.dtype)
+
+
+def _along_outer(x: NDArray[Any], operation: Operation, neutral: float) -> NDArray[Any]:
     """Scan along the first axis."""
     result = np.empty_like(x)
     total = np.full(x.shape[1:], neutral, x.dtype)
@@ -49,7 +55,7 @@ def _log_threads(rows: int, size: int) -> int:
     return most if difference < 0 else min(max(least, difference // 2), most)  # it is unsigned: below zero it is large
 
 
-def _along_rows(rows: NDArray[Any], operation: Operation, neutral: int) -> NDArray[Any]:
+def _along_rows(rows: NDArray[Any], operation: Operation, neutral: float) -> NDArray[Any]:
     log_threads = _log_threads(*rows.shape)
     result = np.empty_like(rows)
     total = np.full(len(rows), neutral, rows.dtype)
@@ -74,24 +80,40 @@ def _in_turn(values: NDArray[Any], operation: Operation) -> NDArray[Any]:
     return result
 
 
-def _one_row(row: NDArray[Any], operation: Operation) -> NDArray[Any]:
+def _one_block(row: NDArray[Any], operation: Operation, before: NDArray[Any] | None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Scan what a block of one row has, after what those before it have; also return what it has in all."""
     items = _ONE_ROW_BYTES // row.itemsize
-    if row.size > items * _ONE_ROW_THREADS:
-        raise NotEmulatedError(f"a scan of one row of more than {items * _ONE_ROW_THREADS} elements has an order that is not known")
     padded = np.concatenate([row, np.repeat(row[-1:], items * _ONE_ROW_THREADS - row.size)]).reshape(_ONE_ROW_THREADS, items)
     lanes = _in_turn(padded, operation)[:, -1].reshape(-1, WARP)
     for offset in (1, 2, 4, 8, 16):
         lanes = np.concatenate([lanes[:, :offset], operation(lanes[:, :-offset], lanes[:, offset:])], 1)
     warps = _in_turn(lanes[:, -1], operation)
-    before = lanes[:, :-1].copy()
-    before[1:] = operation(np.broadcast_to(warps[:-1, None], before[1:].shape), before[1:])
-    prefixes = np.concatenate([np.concatenate([before[:1, :1], warps[:-1, None]]), before], 1).reshape(-1)  # the first thread has none
+    lower = lanes[:, :-1].copy()
+    lower[1:] = operation(np.broadcast_to(warps[:-1, None], lower[1:].shape), lower[1:])
+    prefixes = np.concatenate([np.concatenate([lower[:1, :1], warps[:-1, None]]), lower], 1).reshape(-1)  # the first thread has none
+    if before is not None:
+        prefixes = np.concatenate([before, operation(np.broadcast_to(before, prefixes[1:].shape), prefixes[1:])])
     firsts = operation(prefixes, padded[:, 0])
-    firsts[0] = padded[0, 0]
-    return _in_turn(np.concatenate([firsts[:, None], padded[:, 1:]], 1), operation).reshape(-1)[: row.size]
+    if before is None:
+        firsts[0] = padded[0, 0]
+    scanned = _in_turn(np.concatenate([firsts[:, None], padded[:, 1:]], 1), operation)
+    return scanned.reshape(-1)[: row.size], warps[-1:]
 
 
-def _scan(x: NDArray[Any], axis: int, operation: Operation, neutral: int) -> NDArray[Any]:
+def _one_row(row: NDArray[Any], operation: Operation) -> NDArray[Any]:
+    size = _ONE_ROW_BYTES // row.itemsize * _ONE_ROW_THREADS
+    if row.size > _BLOCKS * size:
+        raise NotEmulatedError(f"a GPU scans one row of more than {_BLOCKS * size} elements in an order that it does not repeat")
+    found = list[NDArray[Any]]()
+    before: NDArray[Any] | None = None
+    for first in range(0, row.size, size):
+        scanned, total = _one_block(row[first : first + size], operation, before)
+        before = total if before is None else operation(before, total)
+        found.append(scanned)
+    return np.concatenate(found)
+
+
+def _scan(x: NDArray[Any], axis: int, operation: Operation, neutral: float) -> NDArray[Any]:
     if not x.size or not x.ndim:
         return x.copy()
     size = x.shape[axis]
@@ -116,7 +138,7 @@ def cumulate_sum(x: NDArray[Any], axis: int) -> NDArray[Any]:
     Raises
     ------
     NotEmulatedError
-        Of one row of more than 1920 float32 or 3840 halves.
+        Of one row of more than 5,760 float32 or 11,520 halves.
 
     Examples
     --------
@@ -136,3 +158,15 @@ def cumulate_product(x: NDArray[Any], axis: int) -> NDArray[Any]:
     [1.0, 2.0, 6.0]
     """
     return _scan(x, axis, _multiply, 1)
+
+
+@default_floats
+def cumulate_logsumexp(x: NDArray[Any], axis: int) -> NDArray[Any]:
+    """Compute ``aten::logcumsumexp``. Parameters and errors are those of `cumulate_sum`.
+
+    Examples
+    --------
+    >>> cumulate_logsumexp(np.float32([0, 0]), 0).tolist()  # doctest: +SKIP
+    [0.0, 0.6931471824645996]
+    """
+    return _scan(x, axis, _add_exponentials, -np.inf)

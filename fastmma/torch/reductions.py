@@ -252,7 +252,7 @@ def _bce_with_logits(given: Arguments) -> Tensor:
 
 def _scan(function: Callable[..., NDArray[Any]]) -> Row:
     def row(given: Arguments) -> Tensor:
-        x = given["self"] if given["dtype"] is None else given["self"].to(_check_dtype(given["dtype"]))
+        x = given["self"] if given.get("dtype") is None else given["self"].to(_check_dtype(given["dtype"]))
         return as_tensor(function(as_gpu_array(x), given["dim"]))
 
     return row
@@ -311,6 +311,7 @@ ROWS: dict[str, Row] = {
     "binary_cross_entropy_with_logits": _bce_with_logits,
     "cumsum": _scan(scans.cumulate_sum),
     "cumprod": _scan(scans.cumulate_product),
+    "logcumsumexp": _scan(scans.cumulate_logsumexp),
     "embedding_dense_backward": _embedding_backward,
     "_foreach_norm": _foreach_norm,
     "logsumexp": _log_sum_exp,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.kernels.llvm.compilation import compiled, inner
+from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.simd import fma
 
 
@@ -27,16 +27,9 @@ def join_values(values: Any, mean: Any, squares: Any, count: Any, start: int, st
 
 
 @compiled
-def join_vectors(values: Any, mean: Any, squares: Any, count: Any, size: int) -> None:
-    """Have a vector of `size` values join the moments of the next thread; differences are multiplied by the count's reciprocal."""
-    if size == 4:  # of which a compiler takes several threads at once
-        _join_vectors(values, mean, squares, count, 4)
-    else:
-        _join_vectors(values, mean, squares, count, size)
-
-
-@inner
-def _join_vectors(values: Any, mean: Any, squares: Any, count: Any, size: int) -> None:
+def join_vectors(values: Any, mean: Any, squares: Any, count: Any) -> None:
+    """Have a vector of 4 values join the moments of the next thread; differences are multiplied by the count's reciprocal."""
+    size = 4  # of which a compiler takes several threads at once
     threads = mean.shape[1]
     for row in range(len(values)):
         m, s, n = mean[row], squares[row], count[row]

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastmma.kernels.llvm.compilation import compiled, inner
+from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.simd import fma
 
 
 @compiled
-def add_along_rows(grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, sums: Any, products: Any, size: int) -> None:
-    """Add gradients, and their products with the normalized input, to the sums of threads, which take `size` columns at a time."""
-    if size == 4:  # of which a compiler takes several threads at once
-        _add_along_rows(grad, x, weight, mean, rstd, sums, products, 4)
-    else:
-        _add_along_rows(grad, x, weight, mean, rstd, sums, products, size)
-
-
-@inner
-def _add_along_rows(grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, sums: Any, products: Any, size: int) -> None:
+def add_along_rows(grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, sums: Any, products: Any) -> None:
+    """Add gradients, and their products with the normalized input, to the sums of threads, which take 4 columns at a time."""
+    size = 4  # of which a compiler takes several threads at once
     threads, columns = sums.shape[1], x.shape[1]
     for row in range(len(x)):
         total, product = sums[row], products[row]

@@ -32,22 +32,16 @@ def add_vectors(values: Any, sums: Any, start: int, stop: int, size: int) -> Non
 
 @inner
 def _join_vectors(kept: Any, threads: int, vector: int, total: Any) -> None:
-    """Join the sums of each thread, which lie side by side, in turn; of known numbers a compiler takes several threads at once."""
+    """Join the 4 or 8 sums of each thread, which lie side by side, in turn; of such numbers a compiler takes several threads at once."""
     if vector == 4:
         for thread in range(threads):
             first = 4 * thread
             total[thread] = kept[first] + kept[first + 1] + kept[first + 2] + kept[first + 3]
-    elif vector == 8:
+    else:
         for thread in range(threads):
             first = 8 * thread
             half = kept[first] + kept[first + 1] + kept[first + 2] + kept[first + 3]
             total[thread] = half + kept[first + 4] + kept[first + 5] + kept[first + 6] + kept[first + 7]
-    else:
-        for thread in range(threads):
-            total[thread] = kept[thread * vector]
-        for index in range(1, vector):
-            for thread in range(threads):
-                total[thread] += kept[thread * vector + index]
 
 
 @compiled
