@@ -32,13 +32,13 @@ from fastmma.triton.numbers import fused
 _ROUNDINGS = {"rn", "rz", "rm", "rp"}
 _KNOWN = _ROUNDINGS | {"ftz", "sat", "approx", "full", "NaN"}  # what an opcode of floats may say beside its name and type
 
-
+_FUSABLE = {**floats.ADDITIONS, "mul": floats.multiply}  # of pairs of f32, of which nobody reads what ptxas fuses
 _JOINS: dict[str, Any] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
 def _make_float_function(function: Callable[..., Array], kind: str, options: set[str], canonical: bool = True) -> Callable[..., Array]:
     """Return a function of registers: of pairs both halves, denormals flushed and NaN as the GPU has it."""
-    flushes, saturates = "ftz" in options and kind == "f32", "sat" in options
+    flushes, saturates = "ftz" in options and kind in ("f32", "f32x2"), "sat" in options
 
     def computed(*values: Array) -> Array:
         if kind in PAIRS:
@@ -131,6 +131,8 @@ def make_float(step: Step, plan: Plan, name: str, kind: str, options: set[str]) 
         if function is None:
             raise NotEmulatedError(step.opcode)
         return make_pure(step, plan, [kind] * number, _make_float_function(function, kind, options)), EXACT
+    if kind == "f32x2" and name in _FUSABLE and not options & _ROUNDINGS:
+        return make_pure(step, plan, [kind, kind], _make_float_function(_FUSABLE[name], kind, options)), UNCLEAR
     if name in ("add", "sub"):
         return _addition(step, plan, kind, options, name)
     if name == "mul":

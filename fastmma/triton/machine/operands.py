@@ -64,7 +64,7 @@ def find_kind(step: Step, parts: list[str]) -> str:
 
 def is_float(kind: str) -> bool:
     """Return whether a kind is one of floats or pairs of floats."""
-    return kind in ("f16", "bf16", "f32", "f64", "f16x2", "bf16x2")
+    return kind in ("f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "f32x2")
 
 
 def take_number(operand: Operand, step: Step) -> int:

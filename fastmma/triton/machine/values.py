@@ -27,10 +27,11 @@ KINDS: dict[str, np.dtype[Any]] = {
     "f64": np.dtype(np.float64),
     "tf32": np.dtype(np.uint32),
     **dict.fromkeys(("f16x2", "bf16x2"), np.dtype(np.uint32)),
+    "f32x2": np.dtype(np.uint64),
     **dict.fromkeys(("e4m3x2", "e5m2x2", "ue8m0x2"), np.dtype(np.uint16)),
     "e2m1x2": np.dtype(np.uint8),
 }
-PAIRS: dict[str, np.dtype[Any]] = {"f16x2": np.dtype(np.float16), "bf16x2": BF16}
+PAIRS: dict[str, np.dtype[Any]] = {"f16x2": np.dtype(np.float16), "bf16x2": BF16, "f32x2": np.dtype(np.float32)}
 
 
 def resize(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -77,10 +78,10 @@ def getter(operand: Operand, kind: str, special: Callable[[str], int]) -> Getter
 
 
 def split_pairs(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Take registers of 32 bits apart into two values of 16, the lower one first."""
+    """Take registers apart into two values of half their size, the lower one first."""
     return np.ascontiguousarray(values)[..., None].view(dtype)
 
 
 def join_pairs(values: Array) -> Array:
-    """Put two values of 16 bits together."""
-    return np.ascontiguousarray(values).view(np.uint32)[..., 0]
+    """Put two values together, the first one below."""
+    return np.ascontiguousarray(values).view(UNSIGNED[2 * values.itemsize])[..., 0]

@@ -204,6 +204,43 @@ def test_narrow_conversions_of_blackwell() -> None:
     assert (executed(body, given.view(U32)) & 255 == codes[:, 0].astype(U32) << 4 | codes[:, 1]).all()
 
 
+@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize("flush", ["", ".ftz"])
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "fma"])
+def test_pairs_of_f32(name: str, flush: str, half: int) -> None:
+    """Each half is what the same instruction of one f32 gives."""
+    given = drawn(100)
+    given[:5, :] = np.float32([[0.0], [-0.0], [np.inf], [np.nan], [float.fromhex("0x1p-149")]])
+    joined = "mov.b64 %rd5, {%r2, %r3}; mov.b64 %rd6, {%r4, %r5}; mov.b64 %rd7, {%r3, %r4};"
+    taken_apart = f"mov.b64 {{%r10, %r11}}, %rd8; mov.b32 %r9, %r{10 + half};"
+    pairs, single = "%rd5, %rd6", f"%r{2 + half}, %r{4 + half}"
+    if name == "fma":
+        pairs, single = f"{pairs}, %rd7", f"{single}, %r{3 + half}"
+    with np.errstate(all="ignore"):
+        found = executed(f"{joined} {name}.rn{flush}.f32x2 %rd8, {pairs}; {taken_apart}", given.view(U32))
+        expected = executed(f"{name}.rn{flush}.f32 %r9, {single};", given.view(U32))
+    np.testing.assert_array_equal(found, expected)
+
+
+@triton.jit
+def softmax_of_rows(x, y, M: tl.constexpr, N: tl.constexpr):
+    places = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    values = tl.load(x + places)
+    raised = tl.exp(values - tl.max(values, 1)[:, None])
+    tl.store(y + places, raised / tl.sum(raised, 1)[:, None])
+
+
+def test_blackwells_pairs_are_executed_and_assumed() -> None:
+    """The interpreter does not know the order of sums of Blackwell; nobody reads what ptxas fuses with pairs."""
+    x = torch.randn(16, 512, generator=torch.Generator().manual_seed(3))
+    y = torch.empty_like(x)
+    with interpret("B200") as report:
+        softmax_of_rows[(1,)](x, y, 16, 512)
+    torch.testing.assert_close(y, torch.softmax(x, 1), rtol=1e-5, atol=0)
+    assert not report.passed
+    assert any("f32x2" in str(line) for line in report.lines("assumed"))
+
+
 def test_tangents_are_the_special_function_units() -> None:
     given = drawn(3)
     assert executed("tanh.approx.f32 %r9, %r2;", given.view(U32)).view("f4") == pytest.approx(np.tanh(given[:, 0]), rel=2.0**-10)
