@@ -95,7 +95,12 @@ def table() -> str:
     known = sorted(name for name, counts in found.items() if set(counts) == {""})
     others = sorted(name for name, counts in found.items() if set(counts) - {""})
     lines = [f"Of {len(known) + len(others)} operators of PyTorch {version()} {len(known)} are emulated or neutral in all samples:", ""]
-    lines += [*wrap(", ".join(f"`{name}`" for name in known) + ".", _WIDTH), "", f"For {len(others)} others the report has a note in some samples:", ""]
+    lines += [
+        *wrap(", ".join(f"`{name}`" for name in known) + ".", _WIDTH),
+        "",
+        f"For {len(others)} others the report has a note in some samples:",
+        "",
+    ]
     lines += ["| operator | samples without a note | notes in the others, with their counts |", "| --- | --- | --- |"]
     return "\n".join([*lines, *(row(name, found[name]) for name in others)]) + "\n"
 

@@ -14,7 +14,7 @@ from fastmma.host.float_mode import default_floats
 # by the beginning of a file's SHA-256: its release, and functions that differ from those of CUDA 13.0
 RELEASES: dict[str, tuple[str, frozenset[str]]] = {
     "91334d6e12748f6c": ("CUDA 13.0", frozenset()),
-    "9e84b504f25d26ec": ("Triton 3.9", frozenset("asinhf acoshf atan2f cbrtf erfcinvf erfinvf normcdfinvf".split())),
+    "9e84b504f25d26ec": ("Triton 3.9", frozenset({"asinhf", "acoshf", "atan2f", "cbrtf", "erfcinvf", "erfinvf", "normcdfinvf"})),
 }
 # by the beginning of a file's SHA-256: the release of Triton that links it, and functions that differ from those of Triton 3.6
 TRITONS: dict[str, tuple[str, frozenset[str]]] = {
