@@ -30,7 +30,7 @@ def _page() -> str:
 def _names(page: str) -> tuple[list[str], list[str]]:
     """The operators without a note, and the others."""
     known, _, others = page.partition("the report has a note")
-    return re.findall(r"`(\w+)`", known), re.findall(r"^\| `(\w+)` \|", others, re.M)
+    return re.findall(r"`([\w-]+)`", known), re.findall(r"^\| `([\w-]+)` \|", others, re.M)
 
 
 def test_a_page_has_the_operators_of_torch_and_counts_them() -> None:
