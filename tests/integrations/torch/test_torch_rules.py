@@ -204,23 +204,16 @@ def test_flags_that_change_nothing_of_a_product_on_a_gpu_change_nothing() -> Non
         ("none", "none", "highest", False),
     ],
 )
-def test_tf32_follows_the_most_special_setting(
-    monkeypatch: pytest.MonkeyPatch, matmul: str, all_products: str, named: str, tf32: bool
-) -> None:
-    class Backends:
-        class cuda:  # noqa: N801 - torch's name
-            class matmul:  # noqa: N801 - torch's name
-                fp32_precision = matmul
-                allow_fp16_accumulation = False
-
-                @property
-                def allow_tf32(self) -> bool:
-                    raise RuntimeError("as torch does after fp32_precision was set")
-
-        fp32_precision = all_products
-
+def test_tf32_follows_the_most_special_setting(matmul: str, all_products: str, named: str, tf32: bool) -> None:
     from fastmma.torch.settings import Settings
 
-    monkeypatch.setattr(torch, "backends", Backends)
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: named)
-    assert Settings("H100").takes_tf32() is tf32
+    of_products, before = torch.backends.cuda.matmul, torch.get_float32_matmul_precision()
+    precisions = of_products.fp32_precision, torch.backends.fp32_precision
+    try:
+        torch.set_float32_matmul_precision(named)  # which sets that of products, too
+        of_products.fp32_precision, torch.backends.fp32_precision = matmul, all_products
+        found = Settings("H100").takes_tf32()
+    finally:
+        torch.set_float32_matmul_precision(before)
+        of_products.fp32_precision, torch.backends.fp32_precision = precisions
+    assert found is tf32
