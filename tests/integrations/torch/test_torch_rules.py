@@ -207,13 +207,18 @@ def test_flags_that_change_nothing_of_a_product_on_a_gpu_change_nothing() -> Non
 def test_tf32_follows_the_most_special_setting(matmul: str, all_products: str, named: str, tf32: bool) -> None:
     from fastmma.torch.settings import Settings
 
-    of_products, before = torch.backends.cuda.matmul, torch.get_float32_matmul_precision()
-    precisions = of_products.fp32_precision, torch.backends.fp32_precision
-    try:
+    places = ("cuda", "matmul"), ("generic", "all")
+    before = torch.get_float32_matmul_precision(), *(torch._C._get_fp32_precision_getter(*place) for place in places)
+
+    def choose(named: str, *precisions: str) -> None:
         torch.set_float32_matmul_precision(named)  # which sets that of products, too
-        of_products.fp32_precision, torch.backends.fp32_precision = matmul, all_products
+        for place, precision in zip(places, precisions, strict=True):
+            # what attributes of `torch.backends` set; those refuse it where torch's own list of operators was imported
+            torch._C._set_fp32_precision_setter(*place, precision)
+
+    try:
+        choose(named, matmul, all_products)
         found = Settings("H100").takes_tf32()
     finally:
-        torch.set_float32_matmul_precision(before)
-        of_products.fp32_precision, torch.backends.fp32_precision = precisions
+        choose(*before)
     assert found is tf32
