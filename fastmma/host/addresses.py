@@ -1,4 +1,4 @@
-"""Where arrays lie in memory, asked as often as products are called."""
+"""Read where arrays lie in memory, asked as often as products are called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do about a kernel that Triton refuses."""
+"""Advise what to do about a kernel that Triton refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with the options of a command among each other, before it imports what would do its work."""
+"""Refuse options of a command that do not go together, before it imports what would do its work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a library is asked for, by the operands of a call: the layouts of matrices, their format, and the format of sums."""
+"""Describe what a library is asked for by the operands of a call: the layouts of matrices, their format, and the format of sums."""
 
 from __future__ import annotations
 
