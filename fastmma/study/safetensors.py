@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.errors import OperandError, OperandTypeError
