@@ -14,7 +14,6 @@ from fastmma.backends.parameters import element_of, in_exact_sums, in_windows
 from fastmma.backends.problem import Fallback, Fallbacks, Problem
 from fastmma.isa.codes import from_codes
 from fastmma.isa.formats import Format
-from fastmma.kernels.matrices.loans import Loan
 from fastmma.numerics.arithmetic import Arithmetic
 
 if TYPE_CHECKING:
@@ -95,6 +94,7 @@ def steps_in_lanes(problem: Problem, operands: Operands, out: Codes, threads: in
 def _in_lanes(how: Steps, operation: Operation, one: Operands, out: Floats, threads: int) -> NDArray[np.intp] | None:
     """Compute a product, some k after the others; the rows that are not right, None for all."""
     from fastmma.kernels.fused import window_lanes, window_panels
+    from fastmma.kernels.matrices.loans import Loan
 
     formats, depth = operation.instruction.formats, one.a.shape[1]
     c = np.zeros(out.shape, np.float32) if one.c is None else one.c.view(np.float32)
