@@ -94,13 +94,13 @@ def steps_in_lanes(problem: Problem, operands: Operands, out: Codes, threads: in
 def _in_lanes(how: Steps, operation: Operation, one: Operands, out: Floats, threads: int) -> NDArray[np.intp] | None:
     """Compute a product, some k after the others; the rows that are not right, None for all."""
     from fastmma.kernels.fused import window_lanes, window_panels
-    from fastmma.kernels.matrices.loans import Loan
+    from fastmma.kernels.matrices import loans
 
     formats, depth = operation.instruction.formats, one.a.shape[1]
     c = np.zeros(out.shape, np.float32) if one.c is None else one.c.view(np.float32)
     left = window_lanes.far_rows(c)
     for first in range(0, depth, window_lanes.DEPTH):
-        some, loan = slice(first, first + window_lanes.DEPTH), Loan()
+        some, loan = slice(first, first + window_lanes.DEPTH), loans.Loan()
         x = window_panels.packed_rows(how, _side_by_side(one.a[:, some]), element_of(formats.a), threads, loan)
         y = window_panels.packed_columns(how, _side_by_side(one.b[some]), element_of(formats.b), threads, loan)
         if not window_lanes.reaches(how, x, y, depth):
