@@ -257,6 +257,7 @@ def _drawn(function: Callable[[Tensor], Tensor]) -> Function:
 _EACH = "exp expm1 exp2 sigmoid tanh sin cos tan erf atan sinh cosh asinh square"
 _POSITIVE = "log log2 log10 log1p sqrt rsqrt lgamma digamma"
 _ACTIVATIONS = "gelu silu mish softplus elu selu celu hardswish hardsigmoid logsigmoid leaky_relu relu6 tanhshrink softsign"
+_PAIRS = "pow atan2 hypot logaddexp xlogy mul div maximum"
 _ALONG = "sum mean var std amax logsumexp softmax log_softmax cumsum prod"
 _LOSSES = "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits"
 _ADAM, _ADAMW = torch.optim.Adam, torch.optim.AdamW
@@ -266,7 +267,7 @@ FUNCTIONS: dict[str, Function] = {
     **{name: _each(getattr(functional, name)) for name in _ACTIVATIONS.split()},
     "gelu, tanh": _each(lambda x: functional.gelu(x, approximate="tanh")),
     "powers": _positive(lambda x: [x**exponent for exponent in (2, 3, 0.5, -0.5, -1, 1.7)]),
-    **{name: _pair(getattr(torch, name)) for name in "pow atan2 hypot logaddexp xlogy mul div maximum".split()},
+    **{name: _pair(getattr(torch, name)) for name in _PAIRS.split()},
     "lerp": _pair(lambda a, b: torch.lerp(a, b, 0.3)),
     "addcmul": _pair(lambda a, b: torch.addcmul(a, a, b, value=0.7)),
     "addcdiv": _pair(lambda a, b: torch.addcdiv(a, a, b + 3, value=0.7)),
