@@ -21,7 +21,6 @@ from fastmma.study.grid import SAMPLE, Case, Grid, case_of
 from fastmma.study.groups import grouped
 from fastmma.study.layer_report import caption, format_table, layer_table
 from fastmma.study.layered import layered
-from fastmma.study.pictures import save
 from fastmma.study.presets import LAYERS, PRESETS, preset_of
 from fastmma.study.records import CSV, JSON_LINES, Results
 from fastmma.study.report import markdown, summary
@@ -71,6 +70,8 @@ def _command(preset: str | None, own: dict[str, Any], seeds: tuple[int, ...], sa
 
 def _write_report(results: Results, output: Path, title: str, command: str) -> list[str]:
     """Write the report and the pictures; what there is to say about them."""
+    from fastmma.study.pictures import save  # after the work, which begins sooner without it
+
     try:
         pictures, said = save(results, output), []
     except BackendError as error:

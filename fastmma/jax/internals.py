@@ -13,7 +13,7 @@ from jax.interpreters import mlir
 from fastmma.host.caller import Libraries, find_caller, folders_of
 from fastmma.host.errors import BackendError
 
-_WRITTEN_FOR = "0.10"
+_WRITTEN_FOR = "0.10 to 0.12"
 _LIBRARIES = Libraries(folders_of("jax", "jaxlib"))
 
 try:

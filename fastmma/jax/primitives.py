@@ -15,7 +15,8 @@ _iinfo: Any = ml_dtypes.iinfo
 
 _BODIES = """
     jit call closed_call remat2 remat_opt custom_jvp_call custom_vjp_call custom_vmap_call linear_call custom_linear_solve composite
-    while cond scan shard_map run_state run_scoped pallas_call core_map mpmd_map random_bits random_seed random_split random_fold_in
+    while cond scan eval_jaxpr shard_map run_state run_scoped pallas_call core_map mpmd_map xla_metadata_call
+    random_bits random_seed random_split random_fold_in
 """
 _MOVES = """
     reshape transpose broadcast_in_dim broadcast_to squeeze slice dynamic_slice dynamic_update_slice gather concatenate pad rev split
@@ -24,19 +25,20 @@ _MOVES = """
     create_token after_all axis_index dim_as_value dimension_size shape_assertion random_wrap random_unwrap random_clone
     to_edtype from_edtype threefry2x32 threefry4x32 philox2x32 philox4x32 lu_pivots_to_permutation
     all_gather all_gather_invariant all_to_all ppermute ragged_all_to_all debug_callback debug_print inspect_sharding
+    relayout xla_metadata_value reduced_vary_cast vary_unreduced_cast
 """
 _ARITHMETIC = """
     add add_any sub mul div rem max min clamp square integer_pow sign eq ne lt le gt ge eq_to lt_to le_to floor ceil round
     nextafter reduce_precision argmax argmin reduce_max reduce_min reduce_and reduce_or reduce_xor cummax cummin
     reduce_window_max reduce_window_min pmax pmin and or xor not shift_left shift_right_logical shift_right_arithmetic
-    population_count clz mulhi scatter-min scatter-max
+    population_count clz mulhi scatter-min scatter-max unreduced_pmax unreduced_pmin one_minus_square polynomial
 """
 _SUMS = """
     reduce_sum reduce_prod cumsum cumprod cumlogsumexp reduce_window_sum select_and_scatter_add select_and_gather_add
     scatter-add scatter-sub scatter-mul psum psum_invariant unreduced_psum reduce_scatter unreduced_reduce_scatter
 """
 _APPROXIMATED = """
-    exp exp2 expm1 log log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic sqrt rsqrt cbrt pow
+    exp exp2 expm1 log log2 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic sqrt rsqrt cbrt pow
     erf erfc erf_inv lgamma digamma polygamma zeta igamma igammac igamma_grad_a regularized_incomplete_beta random_gamma
     bessel_i0e bessel_i1e reciprocal
 """

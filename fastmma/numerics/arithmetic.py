@@ -23,7 +23,7 @@ class Arithmetic:
     """The arithmetic of one instruction.
 
     Sums are kept in the instruction's `accumulator`: c is converted to it first, and the result to d's format last, to nearest even.
-    `fastmma.arithmetic` returns that of a GPU; `dataclasses.replace` makes another of it, which ``arithmetic=`` takes in its place.
+    `fastmma.arithmetic` returns that of a GPU. `dataclasses.replace` changes it, and ``arithmetic=`` takes the changed one.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Arithmetic:
         each half with its own emax, and both rounded down to multiples of ``2 ** (emax - align_bits)`` before they join; c counts as zero
         where its exponent is below ``emax - align_bits - 1``.
     join_bits : int
-        Of the sum, where c joins it.
+        Fraction bits of the sum when c joins it.
     flush_inputs, flush_results : bool
         Whether subnormal elements of a, b and c, and subnormal results of steps, count as zeros of their sign.
     negative_zero : bool

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -85,8 +84,10 @@ class Case:
     @property
     def key(self) -> str:
         """A name of the whole configuration, by which a record is found again."""
+        from hashlib import sha256  # which takes time, and is needed when work has begun
+
         text = json.dumps({"edition": _EDITION, **asdict(self)}, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:20]
+        return sha256(text.encode()).hexdigest()[:20]
 
     @property
     def accumulator(self) -> str:

@@ -17,10 +17,8 @@ from fastmma.numerics.changes import changed
 from fastmma.numerics.lookup import arithmetic, own_arithmetic
 from fastmma.numerics.own import FIELDS
 from fastmma.products.choice import default_instruction
-from fastmma.products.gemm import gemm
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.order import checked_loop, checked_parts
-from fastmma.products.scaled import scaled_matmul
 from fastmma.products.scaled_choice import scaled_plan
 from fastmma.study.encoding import Encoded, blank, formats_of
 
@@ -122,6 +120,9 @@ def multiplied(
         with np.errstate(invalid="ignore", over="ignore"):  # infinities and NaN of the tensors
             left, right = ((each.values(np.arange(each.stored.shape[0])) * each.factor).astype(np.float32) for each in (a, b))
         return ieee_f32.gemm(left, right.T, None, threads)
+    from fastmma.products.gemm import gemm  # both take time to import, and a study that goes on may have all its products
+    from fastmma.products.scaled import scaled_matmul
+
     options: dict[str, Any] = {"instruction": ins, "target": target, "threads": threads}
     options |= {"promote_every": promote_every, "split_k": split_k, "arithmetic": own(ins, target, changes)}
     product = gemm if isinstance(a.stored, np.ndarray) else scaled_matmul

@@ -8,26 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-import ml_dtypes
-import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.files import filled, reason
 from fastmma.host.memory import amount, check_fits
 from fastmma.host.modules import optional
+from fastmma.isa.formats import FORMATS
 
 SUFFIX = ".safetensors"
 _LONGEST_HEADER = 1 << 25
-# the format's names of types; what NumPy and ml_dtypes have no name for cannot be read
-TYPES: dict[str, type] = {
-    "F64": np.float64,
-    "F32": np.float32,
-    "F16": np.float16,
-    "BF16": ml_dtypes.bfloat16,
-    "F8_E4M3": ml_dtypes.float8_e4m3fn,
-    "F8_E5M2": ml_dtypes.float8_e5m2,
-}
+# the format's names of types, and those of NumPy and ml_dtypes; what has none there cannot be read
+TYPES = {"F64": "f64", "F32": "f32", "F16": "f16", "BF16": "bf16", "F8_E4M3": "e4m3", "F8_E5M2": "e5m2"}
 
 
 class Stored(NamedTuple):
@@ -79,7 +71,7 @@ def _tensor(file: IO[bytes], path: Path, name: str, begin: int, entry: dict[str,
         start += part * count
     check_fits(count, f"{path}: tensor {name!r}")
     file.seek(start)
-    elements = filled(file, count, str(path)).view(np.dtype(TYPES[entry["dtype"]]).newbyteorder("<"))
+    elements = filled(file, count, str(path)).view(FORMATS[TYPES[entry["dtype"]]].dtype.newbyteorder("<"))
     try:
         return elements.reshape(shape)
     except ValueError as error:  # shapes that only the format has

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,13 +17,14 @@ from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.files import opened
 from fastmma.host.npy import Head, Stored, arrays_in
+from fastmma.isa.formats import FORMATS
 from fastmma.study import safetensors
 
 SEPARATOR, TRANSPOSED = "::", ", transposed"
 _MOST_NAMES = 24  # in a message
 _DIGITS = 7  # of the number of a part: fewer
 _MOST_COMPARED = 20_000  # names that are compared with one that there is not
-_RAW = frozenset(np.dtype(each) for each in safetensors.TYPES.values())  # floats that NumPy itself takes for raw bytes
+_RAW = frozenset(FORMATS[each].dtype_name for each in safetensors.TYPES.values())  # floats that NumPy itself takes for raw bytes
 
 
 @dataclass(frozen=True)
@@ -107,6 +106,8 @@ def meant(name: str, names: Sequence[str]) -> str:
     >>> meant("x", ["weight", "bias"])
     'it has weight, bias'
     """
+    from difflib import get_close_matches  # which is needed by errors alone
+
     close = get_close_matches(name[:200], list(names[:_MOST_COMPARED]), 3, 0.7)
     return f"did you mean {' or '.join(close)}?" if close else f"it has {listed(names)}"
 
@@ -142,7 +143,7 @@ def _load(source: str, path: Path, name: str, held: _Held, part: int | None, tra
 
 def is_float(dtype: np.dtype[Any]) -> bool:
     """Tell whether elements are of a type that a study takes."""
-    return dtype.kind == "f" or dtype in _RAW
+    return dtype.kind == "f" or dtype.name in _RAW
 
 
 def _check_matrix(source: str, dtype: np.dtype[Any], shape: tuple[int, ...], transposed: bool) -> None:
@@ -169,7 +170,9 @@ def _matrix(source: str, array: NDArray[Any], transposed: bool) -> NDArray[Any]:
 
 def digest_of(values: NDArray[Any]) -> str:
     """SHA-256 of a matrix: of its shape, its type and its elements."""
-    digest = hashlib.sha256(f"{values.shape} {values.dtype}".encode())
+    from hashlib import sha256  # which takes time, and is needed when work has begun
+
+    digest = sha256(f"{values.shape} {values.dtype}".encode())
     digest.update(np.ascontiguousarray(values).view(np.uint8).data)
     return digest.hexdigest()
 
@@ -185,7 +188,7 @@ def read(source: str | Path, *, transposed: bool = False) -> Tensor:
         a tensor, along its first dimension, such as one of several experts. Elements are float64,
         float32, float16, or in safetensors bfloat16, e4m3 and e5m2. The last dimension is the one that is contracted.
     transposed : bool
-        Whether the first of two dimensions is, as in the weights of GPT-2.
+        Whether the first of two dimensions is contracted instead, as in the weights of GPT-2.
 
     Raises
     ------

@@ -216,7 +216,7 @@ def test_pictures_of_layers() -> None:
 
 
 def test_the_command_on_a_folder(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("fastmma.cli.study.save", lambda *_: [])
+    monkeypatch.setattr("fastmma.study.pictures.save", lambda *_: [])
     options = ["--shape", "4x1x1", "--format", "e4m3", "--format", "nvfp4"]
     assert main(["study", f"{model}::*layer.1*", *options]) == 0
     said = capsys.readouterr().out

@@ -147,7 +147,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
 @pytest.mark.parametrize("kill", ["SIGKILL", "SIGINT"])
 def test_a_killed_study_goes_on_where_it_was(kill: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastmma.cli.study.save", lambda *_: [])
+    monkeypatch.setattr("fastmma.study.pictures.save", lambda *_: [])
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert main([*LONG, "--output", str(whole)]) == 0
     expected = lines(whole)

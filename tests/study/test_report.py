@@ -33,7 +33,7 @@ def test_presets(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     assert len(set(cases)) == len(cases) > 10
     small = replace(preset, grids=tuple(map(tiny, preset.grids)))
     monkeypatch.setitem(study.PRESETS, name, small)
-    monkeypatch.setattr("fastmma.cli.study.save", lambda *_: [])
+    monkeypatch.setattr("fastmma.study.pictures.save", lambda *_: [])
     assert main(["study", "--preset", name, "--output", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     wanted = {case.key for grid in small.grids for case in grid.cases()}
@@ -51,7 +51,7 @@ def test_presets(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
 
 
 def test_the_report_names_the_command_that_makes_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastmma.cli.study.save", lambda *_: [])
+    monkeypatch.setattr("fastmma.study.pictures.save", lambda *_: [])
     np.save(tmp_path / "w.npy", np.ones((3, 64), np.float32))
     options = ["--format", "e4m3", "--format", "e4m3,e5m2", "--target", "sm_90a", "--shape", "4x3x64", "--distribution", "uniform"]
     options += ["--promote-every", "0", "--promote-every", "32", "--split-k", "2", "--input", f"{tmp_path}/w.npy", "--seed", "7"]
