@@ -134,8 +134,8 @@ def convolve_backward_weight(
     columns = patches.reshape(-1, int(np.prod(patches.shape[3:]))).T
     rows = grad.reshape(*grad.shape[:2], -1).transpose(1, 0, 2).reshape(grad.shape[1], -1)
     step = rows.shape[1] // len(x) if order.apart else order.parts or rows.shape[1]
-    starts = range(0, rows.shape[1], step)
-    sums = [multiply(*(np.ascontiguousarray(each[:, start : start + step]) for each in (rows, columns)), order) for start in starts]
+    parts = [slice(start, start + step) for start in range(0, rows.shape[1], step)]
+    sums = [multiply(np.ascontiguousarray(rows[:, part]), np.ascontiguousarray(columns[:, part]), order) for part in parts]
     found = functools.reduce(np.add, sums)
     return found.astype(x.dtype).reshape(tuple(shape))
 
