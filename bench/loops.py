@@ -104,7 +104,7 @@ def _emit(mix: Mix, builder: ir.IRBuilder, arguments: list[ir.Value]) -> None:
         builder.asm(ir.FunctionType(ir.VoidType(), [POINTER]), "\n".join(lines), f"r,{registers}", [memory], side_effect=True)
 
 
-_LOOP = MicroKernel(_emit, 1, 1)
+LOOP = MicroKernel(_emit, 1, 1)
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -118,7 +118,7 @@ class Loops:
 
     def seconds(self, *kinds: Kind, chain: bool = False) -> float:
         """The time of an instruction of these kinds in turn."""
-        run = _ENTRY(_LOOP.address(Mix(tuple(kind.text for kind in kinds), chain)))
+        run = _ENTRY(LOOP.address(Mix(tuple(kind.text for kind in kinds), chain)))
         began = time.thread_time()
         run(self._arguments.ctypes.data)
         return (time.thread_time() - began) / _COUNT / _PASSES
@@ -129,11 +129,11 @@ class Loops:
 
     def cycle(self) -> float:
         """The time of a cycle."""
-        return self.seconds(_CHAIN) / _MULTIPLICATION
+        return self.seconds(CHAIN) / _MULTIPLICATION
 
 
 ALL_THREE = "fma, sum of floats and load, all three"
-_CHAIN = Kind("", "imulq %rax, %rax")
+CHAIN = Kind("", "imulq %rax, %rax")
 
 
 def cycles_of_kinds(rounds: int) -> dict[str, list[float]]:

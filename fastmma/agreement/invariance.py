@@ -94,7 +94,7 @@ class Invariance:
         return next((number for number, group in enumerate(self.groups) if any(rows in each for each in group)), None)
 
     def same(self, first: int, second: int) -> bool | None:
-        """Tell whether a row has the same bits among so many rows and among so many others; None where that is not known."""
+        """Tell whether a row has the same bits in batches of these two numbers of rows; None if that is not known."""
         groups = self.group_of(first), self.group_of(second)
         if groups[0] is None or groups[1] is None:
             return None

@@ -42,7 +42,7 @@ class Verdict:
     k : int or None
         The K that it is about; None for every one.
     assumed : tuple of str
-        What is not known of the plans. As they are written they are alike or not: `as_written`.
+        What is not known of the plans; `as_written` says whether they agree if it holds.
     as_written : bool or None
         Whether the plans have the same bits, if what is assumed of them holds.
     """

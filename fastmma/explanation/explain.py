@@ -43,7 +43,7 @@ _CUTS = {"c": "mn", "metadata": "mk", "scale_a": "mk", "scale_b": "kn", "bias": 
 def explain(a: Any, b: Any, row: int, col: int, *, against: Any = None, **options: Any) -> Explanation:
     """Explain the bits of element d[row, col] of a product: every step, and what alignment and rounding take from each term.
 
-    The element is computed again, by the exact reference, along the way that the call takes.
+    The exact reference computes the element again, by the same steps as the call.
 
     Parameters
     ----------

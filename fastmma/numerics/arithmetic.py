@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fastmma.host.calls import named_fields
 from fastmma.isa.instruction import Instruction
 from fastmma.numerics.evidence import Evidence
 from fastmma.numerics.methods import METHODS, MethodName
@@ -18,12 +19,13 @@ NO_FLOOR = -1000  # below every exponent
 CANONICAL_NAN = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 
 
+@named_fields
 @dataclass(frozen=True)
 class Arithmetic:
     """The arithmetic of one instruction.
 
     Sums are kept in the instruction's `accumulator`: c is converted to it first, and the result to d's format last, to nearest even.
-    `fastmma.arithmetic` returns that of a GPU; `dataclasses.replace` makes another of it, which ``arithmetic=`` takes in its place.
+    `fastmma.arithmetic` returns that of a GPU. `dataclasses.replace` changes it, and ``arithmetic=`` takes the changed one.
 
     Attributes
     ----------
@@ -74,7 +76,7 @@ class Arithmetic:
         each half with its own emax, and both rounded down to multiples of ``2 ** (emax - align_bits)`` before they join; c counts as zero
         where its exponent is below ``emax - align_bits - 1``.
     join_bits : int
-        Of the sum, where c joins it.
+        Fraction bits of the sum when c joins it.
     flush_inputs, flush_results : bool
         Whether subnormal elements of a, b and c, and subnormal results of steps, count as zeros of their sign.
     negative_zero : bool

@@ -50,7 +50,7 @@ class Source:
 class Evidence:
     """The evidence of a row; `LEVELS` says what each level means.
 
-    An arithmetic of a caller's own claims no GPU, and so there is nothing to know of it.
+    An arithmetic of your own claims to be no GPU's; its level is ``"own"``.
 
     Attributes
     ----------

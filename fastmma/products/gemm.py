@@ -83,8 +83,8 @@ def gemm(
         bfloat16 or float16: the parts, and each of their sums, are rounded to it, unless `join` says which.
     preset : str, optional
         Accumulate as a library does: one of `fastmma.products.presets.GEMM_PRESETS`, for example ``"cublas"``. It sets `promote_every`, the
-        order of the epilogue and where `split_k` cuts; also how many parts there are, where its plan book has the product, by shape, types
-        and along which dimension the operands are contiguous: for a target of ``"H100"`` or ``"H200"``, which ``"sm_90a"`` stands for.
+        order of the epilogue and where `split_k` cuts. For ``"H100"`` and ``"H200"`` (which ``"sm_90a"`` means), it also sets the number of
+        parts, if the plan book has a product of this shape, with these types and contiguous dimensions.
     alpha, beta : float, optional
         Taken as f32: the result is ``alpha * a @ b + beta * c``. As in BLAS, c is not read where beta is 0.
     bias : float32, bfloat16 or float16 array (N,), optional
@@ -94,16 +94,16 @@ def gemm(
     out_dtype : dtype or format, optional
         The format of the result, to which it is rounded to nearest even, once: float32, bfloat16 or float16. By default the accumulator's.
     cast : bool
-        Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even. Without it, of float32 operands of a
-        tf32 instruction the lowest 13 bits are not read, as the hardware does; cuBLAS rounds them first.
+        Round float16, float32 and float64 inputs to the instruction's formats first, to nearest even. Without it, a tf32 instruction
+        ignores the lowest 13 bits of float32 operands, as the hardware does; cuBLAS rounds them first.
     arithmetic : Arithmetic, optional
         Your own arithmetic instead of the target's: `fastmma.arithmetic` returns the target's, and `dataclasses.replace` changes it.
     unknown : {"one", "refuse"}
         What a preset does with a product whose parts it does not know. "one": use one part of k, and note it in the plan.
         "refuse": raise.
     plan : GemmPlan or LanesPlan, optional
-        What to do; by default what `fastmma.gemm_plan` returns for the same arguments. With a plan, what it is chosen
-        from is left out: all but the operands, alpha, beta and bias. `fastmma.cublas.plan` returns one of either kind.
+        The plan to follow; by default the one that `fastmma.gemm_plan` returns for the same arguments. With a plan, give only the operands,
+        alpha, beta and bias. `fastmma.cublas.plan` returns a plan of either kind.
     out : ndarray (M, N), optional
         Where to put the result; it may be `c`, and may overlap any operand.
     threads : int, optional

@@ -151,7 +151,7 @@ class Prepared:
         return result if kept.fixed(a, b, address_of(result), start, 0 if last is None else address_of(last)) else None
 
     def fixed(self, bound: Bound) -> Fixed | None:
-        """Find what computes a small product from addresses alone, without looking at anything; None where there is nothing of the kind.
+        """Return what computes a small product from addresses alone, without any check; None if nothing does.
 
         Results are C-contiguous.
         """
@@ -217,7 +217,7 @@ def prepare(
     Parameters
     ----------
     a, b, c : array, optional
-        Operands such as those that the calls will have, of which only what `fastmma.gemm_plan` says counts. They may be left out where an
+        Operands like those of the later calls; only what `fastmma.gemm_plan` names of them matters. They may be left out if an
         instruction or a plan is given; a may be the instruction itself, and b the target: ``prepare("mma.sync...", "sm_80")``.
     instruction, target, accumulator, promote_every, split_k, join, join_dtype, preset, activation, out_dtype, cast, arithmetic, unknown
         As in `fastmma.gemm`.

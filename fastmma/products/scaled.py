@@ -75,8 +75,8 @@ def scaled_matmul(
     activation : {"relu"}, optional
         ``max(x, 0)``, before the result is rounded.
     plan : AccumulationPlan, optional
-        What to do; by default what `fastmma.scaled_plan` returns for `activation` and the parameters that follow, up to `arithmetic`, none
-        of which may be given with a plan.
+        The plan to follow; by default the one that `fastmma.scaled_plan` returns for `activation` and the parameters from `target` to
+        `arithmetic`. With a plan, give none of these.
     target : str, optional
         The GPU; ``"sm_90a"`` by default.
     preset : str, optional
@@ -116,8 +116,8 @@ def scaled_matmul(
 
     Notes
     -----
-    TransformerEngine does not multiply two global scales but computes alpha from the largest magnitudes of both tensors, as ``amax_a *
-    amax_b * factor`` with the f32 nearest to ``1 / (6 * 6 * 448 * 448)``: for its very bits give that as alpha, with global scales of 1.
+    TransformerEngine does not multiply two global scales. It computes alpha from the largest magnitudes of both tensors, as ``amax_a *
+    amax_b * factor`` with the f32 nearest to ``1 / (6 * 6 * 448 * 448)``. To get its bits, pass that as alpha, with global scales of 1.
 
     Examples
     --------

@@ -160,9 +160,9 @@ def run(
     Raises
     ------
     InstructionError, TargetError, OperandError, OperandTypeError
-        All are `fastmma.FastmmaError`, and raised before the first case is computed, but for tensors with a NaN that a format has not,
-        for files of layers that change, and for a disk that fills up. With an executor, they name the case; BackendError: a worker was
-        lost, or failed in another way. What other cases were then computed is in the folder.
+        All are `fastmma.FastmmaError`. They are raised before the first case is computed, except if a tensor has a NaN that a format does
+        not have, a file of layers changes, or the disk fills up. With an executor, they name the case, and a BackendError says that a
+        worker was lost or failed in another way. The folder has the cases that were computed by then.
 
     Notes
     -----

@@ -188,7 +188,7 @@ def read(source: str | Path, *, transposed: bool = False) -> Tensor:
         a tensor, along its first dimension, such as one of several experts. Elements are float64,
         float32, float16, or in safetensors bfloat16, e4m3 and e5m2. The last dimension is the one that is contracted.
     transposed : bool
-        Whether the first of two dimensions is, as in the weights of GPT-2.
+        Whether the first of two dimensions is contracted instead, as in the weights of GPT-2.
 
     Raises
     ------

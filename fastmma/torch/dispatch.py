@@ -94,7 +94,7 @@ class DispatchMode(TorchDispatchMode):
         kind = KINDS.get(id(func)) or kind_of(func)
         answer = kind.answer
         if answer is FREE or ((answer is FIXED or kind.other is FIXED) and kind.unless(args, kwargs) is None):
-            result = func(*args, **kwargs)
+            result = kind.compute(*args, **kwargs)
             self.tally[kind] = self.tally.get(kind, 0) + 1
             return result
         if answer is PRODUCT or answer is FUNCTION:

@@ -50,14 +50,17 @@ class Kind:
         Of those that are not.
     unless : callable
         Says of a call why it is not neutral.
+    compute : callable
+        What computes a neutral call: the operator, or what has a GPU's zeros.
     """
 
-    __slots__ = ("answer", "line", "name", "operator", "other", "status", "unless", "why")
+    __slots__ = ("answer", "compute", "line", "name", "operator", "other", "status", "unless", "why")
 
     def __init__(self, func: Any, answer: str, why: str = "", *, status: str = PASSED, unless: conditions.Unless = conditions.real) -> None:
         self.operator = func  # is kept, since its place in memory is its key
         self.name = _name(func).removesuffix("_")
         self.answer, self.status, self.why, self.unless = answer, status, why, unless
+        self.compute = neutral.WITH_ZEROS.get(func, func)
         self.other = ""
         self.line = Line(str(func), NEUTRAL, "", "")
 
@@ -102,7 +105,7 @@ def _kind(func: Any) -> Kind:
     if name == unfixed.MATH_ATTENTION:
         return Kind(func, MATH_ATTENTION)
     if plain in neutral.UNLESS:
-        answer = MENDED if plain in neutral.LEAST else FIXED
+        answer = MENDED if plain in neutral.LEAST and func not in neutral.WITH_ZEROS else FIXED
         return Kind(func, answer, _why(func, plain) or unfixed.APPROXIMATED, unless=neutral.UNLESS[plain])
     if plain in neutral.MOVES | neutral.METADATA or _is_view(func, name):
         return Kind(func, FREE)

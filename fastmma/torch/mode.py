@@ -42,9 +42,9 @@ class emulate:  # noqa: N801 - a context manager, named as one
         warning or without, or raise NotEmulatedError. The report calls them passed, or unseen if fastmma does not know them. Sums, and
         functions that are not emulated, are always passed; only the report says so.
     attention : {"fused", "math", "pass", "error"}
-        ``"fused"`` computes fused attention as the GPU's kernels do, where their bits are known, which is where those of functions are.
-        Other attention is split into products and a softmax, which are assumed; ``"math"`` splits all attention so. ``"pass"`` leaves all
-        attention to torch's CPU kernels, and ``"error"`` refuses attention that is not known.
+        ``"fused"`` computes fused attention as the GPU's kernels do, on those GPUs whose functions are known. Other attention is split into
+        products and a softmax, which are assumed; ``"math"`` splits all attention so. ``"pass"`` leaves all attention to torch's CPU
+        kernels, and ``"error"`` refuses attention that is not known.
     functions : {True, "torch"} or FunctionAgreement
         True computes functions of each element (`exp`, GELU, powers, ...) with the bits of the GPU's kernels where they are known: on an
         H100 and an H200 with PyTorch 2.11, with NVIDIA's libdevice installed. ``"torch"`` leaves them to torch. The result of

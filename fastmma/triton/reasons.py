@@ -118,5 +118,5 @@ def locate(error: BaseException, name: str, compiled: str) -> Exception | None:
         return ours
     why = explain(error.__cause__ or error)
     also = f"; Triton's compiler says {compiled}" if compiled and compiled != why else ""
-    located: Exception = InterpreterError(f"{name}: {why} ({_find_place(error)}){also}{advise(why)}")
+    located: Exception = InterpreterError(f"{name}: {why} ({_find_place(error)}){also}{advise(why) or advise(also)}")
     return located

@@ -34,7 +34,7 @@ class Match:
     plan : GemmPlan
         ``fastmma.gemm(a, b, plan=match.plan)`` computes the product with it.
     share : float
-        The share of the elements compared that it gives, from 0 to 1; NaNs count as equal.
+        The share of the compared elements whose bits it gives, from 0 to 1; NaNs count as equal.
     elements : int
         How many elements were compared.
     alike : tuple of str

@@ -7,7 +7,7 @@ from functools import lru_cache
 from fastmma.kernels.functions.hyperbolic import TANGENT_DEFINITIONS, tangents
 from fastmma.kernels.functions.nvvm_directed import INLINE_DIRECTED, ROUNDED, UP_AND_FLUSHED, flush
 from fastmma.kernels.functions.nvvm_float64 import FLOAT64, INLINE_FLOAT64, MIXED
-from fastmma.kernels.functions.rounding import DIRECTED
+from fastmma.kernels.functions.rounding import DIRECTED, down_to_whole
 from fastmma.kernels.functions.sines import SINE_DEFINITIONS, SINES
 from fastmma.kernels.functions.unit import special_functions
 
@@ -155,7 +155,16 @@ def local_name(intrinsic: str) -> str:
 @lru_cache(4)
 def definitions(compiler: str = "nvcc") -> str:
     """Return the IR of all of them, as libdevice calls them in code of a compiler, ``"nvcc"`` or ``"triton"``."""
-    found = [_HEAD, _REFLECT.format(*_REFLECTED[compiler]), DIRECTED, UP_AND_FLUSHED, special_functions(), SINES, tangents()]
+    found = [
+        _HEAD,
+        _REFLECT.format(*_REFLECTED[compiler]),
+        DIRECTED,
+        down_to_whole(),
+        UP_AND_FLUSHED,
+        special_functions(),
+        SINES,
+        tangents(),
+    ]
     found += [_MULTIPLY_ADD, MIXED]
     table = _DEFINITIONS | SINE_DEFINITIONS | TANGENT_DEFINITIONS | ROUNDED
     for name, (arguments, body) in table.items():

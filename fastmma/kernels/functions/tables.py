@@ -25,6 +25,8 @@ class Interpolator(NamedTuple):
     grid, bias : int
     start : int
         Code of the float32 number from which results count; 0 of lg2, whose results are no float32 numbers yet.
+    middle : int
+        Whence c1 counts in its table, so that 16 bits hold it: a power of two or its negative.
     cut : int
         Low bits of x that are multiplied apart, lest a product has more than 31 bits.
     """
@@ -33,16 +35,17 @@ class Interpolator(NamedTuple):
     grid: int
     bias: int
     start: int
+    middle: int
     cut: int = 2
 
 
 _ONE, _HALF = 0x3F800000, 0x3F000000
 INTERPOLATORS = {
-    "ex2": Interpolator(6, 13, 6114, _ONE),
-    "rcp": Interpolator(7, 14, 4046, _HALF),
-    "rsqrt": Interpolator(6, 14, 16383, _HALF),  # of 1 to 2, and then of 2 to 4; so sqrt
-    "sqrt": Interpolator(6, 15, 32767, _ONE, 3),
-    "lg2": Interpolator(6, 12, 837, 0),
+    "ex2": Interpolator(6, 13, 6114, _ONE, 1 << 15),
+    "rcp": Interpolator(7, 14, 4046, _HALF, -1 << 15),
+    "rsqrt": Interpolator(6, 14, 16383, _HALF, -1 << 15),  # of 1 to 2, and then of 2 to 4; so sqrt
+    "sqrt": Interpolator(6, 15, 32767, _ONE, 1 << 16, 3),
+    "lg2": Interpolator(6, 12, 837, 0, 1 << 15),
 }
 
 

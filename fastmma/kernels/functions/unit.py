@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from functools import cache
 
-from fastmma.kernels.functions.lookup import declare_permutation, look_up
+from fastmma.kernels.functions.lookup import SIXTEEN, declare_permutation, look_up, variants
 from fastmma.kernels.functions.tables import INTERPOLATORS, Interpolator, coefficients
+from fastmma.kernels.functions.unit_lanes import has_lanes, interpolator, squarer
 
 _FRACTION = 23  # bits
 _X = 17  # bits of x
 _COLUMN = 19  # the lowest one of the squarer
-_LOW = 13  # bits of c2, which shares a word with c1
+_QUARTER = 2  # bits of a sum below those of the result
+_LOW = 16  # bits of c2, which shares a word with c1
 
 
 def _square() -> str:
@@ -34,18 +36,30 @@ def _square() -> str:
     return "\n".join([*lines, f" ret i32 %s{len(below)}"])
 
 
+def _signed(word: int) -> int:
+    """The number that a word is with a sign."""
+    return (word + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def _function(name: str, parameters: tuple[str, ...], body: str, wide: str) -> str:
+    """Write a function of words, which in vectorised loops is the one of 16 lanes, where this CPU has such."""
+    if has_lanes():
+        return variants(name, parameters, "i32", body, wide)
+    return f"define internal i32 @{name}({', '.join(parameters)}) alwaysinline {{\n{body}}}\n"
+
+
 def _interpolator(name: str, row: Interpolator) -> str:
-    """Write the table of a function, and the part of its result that c1 and c2 make, rounded down to a multiple of 2^`cut`."""
+    """Write the table of a function, and the part of its result that c1 and c2 make, rounded down to a multiple of 2^`cut`.
+
+    Words of the table have c2 above c1, less `row.middle`.
+    """
     found = coefficients()[name]
-    heads = look_up(f"{name}_heads", [c0 for c0, _, _ in found])
-    slopes = look_up(f"{name}_slopes", [c1 * (1 << _LOW) + c2 % (1 << _LOW) for _, c1, c2 in found])
-    code = f"""
-{heads}{slopes}
-define internal i32 @{name}_rise(i32 %segment, i32 %x) alwaysinline {{
- %word = call i32 @{name}_slopes_at(i32 %segment)
- %c1 = ashr i32 %word, {_LOW}
+    heads = look_up(f"{name}_heads", [_signed(c0 + (row.start << _QUARTER)) for c0, _, _ in found])
+    slopes = look_up(f"{name}_slopes", [_signed(c2 << _LOW | (c1 - row.middle) % (1 << _LOW)) for _, c1, c2 in found])
+    body = f""" %word = call i32 @{name}_slopes_at(i32 %segment)
  %up = shl i32 %word, {32 - _LOW}
- %c2 = ashr i32 %up, {32 - _LOW}
+ %c1 = ashr i32 %up, {32 - _LOW}
+ %c2 = ashr i32 %word, {_LOW}
  %s = call i32 @square_of(i32 %x)
  %upper = lshr i32 %x, {row.cut}
  %lower = and i32 %x, {(1 << row.cut) - 1}
@@ -57,28 +71,32 @@ define internal i32 @{name}_rise(i32 %segment, i32 %x) alwaysinline {{
  %f = ashr i32 %e, {row.cut}
  %r = add i32 %a, %f
  ret i32 %r
-}}
 """
+    function = _function(f"{name}_rise", ("i32 %segment", "i32 %x"), body, f"{name}_rise{SIXTEEN}")
+    lanes = interpolator(name, row.bias, row.cut) if has_lanes() else ""
+    code = f"{heads}{slopes}{lanes}{function}"
     if not row.start:
         return code
-    return (
-        code
-        + f"""
-; of a fraction, above which the number of an octave may be: the code of a float32 number
+    unit = _X + row.bits - _FRACTION  # of what the fraction has below the number of its segment, in x
+    up = (abs(row.middle).bit_length() - 1) - row.grid + unit - _QUARTER  # of the same, in what the middle of c1 makes of a result
+    joined = "sub" if row.middle < 0 else "add"
+    if up < 0:
+        end = f" %middle = shl i32 %lower, {up + _QUARTER}\n %all = {joined} i32 %sum, %middle\n %r = lshr i32 %all, {_QUARTER}\n"
+    else:
+        end = f" %whole = lshr i32 %sum, {_QUARTER}\n %middle = shl i32 %lower, {up}\n %r = {joined} i32 %whole, %middle\n"
+    return f"""{code}
+; of a fraction, above which the number of an octave and other bits may be: the code of a float32 number
 define internal i32 @{name}_code(i32 %place) alwaysinline {{
  %segment = lshr i32 %place, {_FRACTION - row.bits}
  %lower = and i32 %place, {(1 << (_FRACTION - row.bits)) - 1}
- %x = shl i32 %lower, {_X + row.bits - _FRACTION}
+ %x = shl i32 %lower, {unit}
  %rise = call i32 @{name}_rise(i32 %segment, i32 %x)
  %quarters = ashr i32 %rise, {row.grid - row.cut}
  %head = call i32 @{name}_heads_at(i32 %segment)
  %sum = add i32 %head, %quarters
- %whole = ashr i32 %sum, 2
- %r = add i32 %whole, {row.start}
- ret i32 %r
+{end} ret i32 %r
 }}
 """
-    )
 
 
 _FUNCTIONS = """
@@ -89,38 +107,30 @@ define internal float @power(i32 %k) alwaysinline {
  %r = bitcast i32 %c to float
  ret float %r
 }
+; from 128 on, and of NaN, the code is that of infinity; the lower bits of negative numbers are inverted
 define internal float @ex2_of(float %x, i1 %flush) alwaysinline {
  %tiny = fcmp olt float %x, -126.0
  %precise = xor i1 %flush, true
  %low = and i1 %tiny, %precise
  %half = fmul float %x, 0.5
  %h = select i1 %low, float %half, float %x
- %number = fcmp ord float %h, 0.0
- %h0 = select i1 %number, float %h, float 0.0
- %under = fcmp olt float %h0, 192.0
- %h1 = select i1 %under, float %h0, float 192.0
- %over = fcmp ogt float %h1, -192.0
- %h2 = select i1 %over, float %h1, float -192.0
- %m = call float @llvm.fabs.f32(float %h2)
- %f = fmul float %m, 8388608.0
+ %under = fcmp olt float %h, 128.0
+ %h1 = select i1 %under, float %h, float 128.0
+ %over = fcmp ogt float %h1, -127.0
+ %h2 = select i1 %over, float %h1, float -127.0
+ %f = fmul float %h2, 8388608.0
  %steps = fptosi float %f to i32
  %fraction = and i32 %steps, 8388607
- %whole = icmp eq i32 %fraction, 0
- %minus = sub i32 0, %steps
- %inverted = xor i32 %steps, -1
- %n = select i1 %whole, i32 %minus, i32 %inverted
- %negative = fcmp olt float %h2, 0.0
- %code = select i1 %negative, i32 %n, i32 %steps
- %place = and i32 %code, 8388607
- %t = call i32 @ex2_code(i32 %place)
- %e = ashr i32 %code, 23
- %big = icmp sgt i32 %e, 127
- %small = icmp slt i32 %e, -126
- %up = shl i32 %e, 23
+ %some = icmp ne i32 %fraction, 0
+ %sign = ashr i32 %steps, 31
+ %less = select i1 %some, i32 %sign, i32 0
+ %code = add i32 %steps, %less
+ %t = call i32 @ex2_code(i32 %code)
+ %small = icmp slt i32 %code, -1056964608
+ %up = and i32 %code, -8388608
  %c = add i32 %t, %up
  %r0 = bitcast i32 %c to float
- %r1 = select i1 %big, float 0x7FF0000000000000, float %r0
- %r2 = select i1 %small, float 0.0, float %r1
+ %r2 = select i1 %small, float 0.0, float %r0
  %square = fmul float %r2, %r2
  %r3 = select i1 %low, float %square, float %r2
  %given = fcmp ord float %x, 0.0
@@ -218,7 +228,9 @@ define internal float @lg2_of(float %x) alwaysinline {
  %f = and i32 %c, 8388607
  %segment = lshr i32 %f, 17
  %low = and i32 %f, 131071
- %rise = call i32 @lg2_rise(i32 %segment, i32 %low)
+ %curve = call i32 @lg2_rise(i32 %segment, i32 %low)
+ %line = shl i32 %low, 13
+ %rise = add i32 %curve, %line
  %head = call i32 @lg2_heads_at(i32 %segment)
  %steps = sext i32 %rise to i64
  %start = sext i32 %head to i64
@@ -268,5 +280,6 @@ define internal i1 @is_small(float %x) alwaysinline {
 @cache
 def special_functions() -> str:
     """Write ``ex2_of``, ``rcp_of``, ``rsqrt_of``, ``sqrt_of``, ``lg2_of`` and what they call."""
-    square = f"\ndefine internal i32 @square_of(i32 %x) alwaysinline {{\n{_square()}\n}}\n"
-    return declare_permutation() + square + "".join(_interpolator(name, row) for name, row in INTERPOLATORS.items()) + _FUNCTIONS
+    lanes = squarer() if has_lanes() else ""
+    square = _function("square_of", ("i32 %x",), f"{_square()}\n", f"square{SIXTEEN}")
+    return declare_permutation() + lanes + square + "".join(_interpolator(name, row) for name, row in INTERPOLATORS.items()) + _FUNCTIONS

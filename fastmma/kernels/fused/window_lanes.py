@@ -225,7 +225,7 @@ def _rows_apart(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> Non
 def _run(how: Any, x: Any, y: Any, c: Any, out: Any, left: Any, first_row: int, last_row: int) -> None:
     """Some rows of a product; those with sums that are not known are marked as `left`."""
     aligned_stack()
-    steps, columns = x.values.shape[1] // how.depth, out.shape[1]
+    steps, columns = y.values.shape[1] // how.depth, out.shape[1]
     sums = np.zeros((last_row - first_row + ROWS - 1, PANEL), np.float32)
     for panel in range(y.values.shape[0]):
         start = panel * PANEL

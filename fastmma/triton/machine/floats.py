@@ -17,12 +17,18 @@ from fastmma.triton.numbers import fused, take_extremum
 
 Array = NDArray[Any]
 _TINY = np.float32(float.fromhex("0x1p-126"))
+_NORMAL = {np.dtype(np.float32): _TINY, np.dtype(np.float16): np.float16(float.fromhex("0x1p-14"))}
 
 
 def flush(x: Array) -> Array:
-    """Return numbers of f32, with those below the normal ones as zeros."""
-    small = np.abs(x) < _TINY
-    return np.where(small, np.copysign(np.float32(0), x), x) if small.any() else x
+    """Return numbers of f32 or f16, with those below the normal ones as zeros."""
+    small = np.abs(x) < _NORMAL[x.dtype]
+    return np.asarray(np.where(small, np.copysign(x.dtype.type(0), x), x)) if small.any() else x
+
+
+def saturate(x: Array) -> Array:
+    """Return numbers from 0 to 1: a zero is positive, and stands for NaN."""
+    return np.asarray(np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))).astype(x.dtype)
 
 
 def _wide(x: Array) -> Array:
@@ -73,6 +79,12 @@ def copy_sign(x: Array, y: Array) -> Array:
 
 def _extremum(*values: Array, largest: bool, keeps_nan: bool) -> Array:
     return reduce(partial(take_extremum, largest=largest, keeps_nan=keeps_nan), values)
+
+
+def join_signs(function: Callable[..., Array], x: Array, y: Array) -> Array:
+    """Apply a function to magnitudes, and give the result the sign of a product, ``.xorsign.abs``."""
+    result = function(magnitude(x), magnitude(y))
+    return np.where(np.signbit(x) != np.signbit(y), negate(result), result)
 
 
 def _unit(name: str) -> Callable[[Array], Array]:

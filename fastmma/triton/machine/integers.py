@@ -194,16 +194,34 @@ def find_highest(x: Array) -> Array:
     return np.uint32(8 * x.dtype.itemsize - 1) - count_leading_zeros(unsigned)
 
 
-def dot_bytes(x: Array, y: Array, z: Array, *, signed: tuple[bool, bool]) -> Array:
-    """Add the products of four bytes to a number, ``dp4a``."""
-    total = z.view(np.int32)
-    for index in range(4):
-        parts = [
-            (one >> np.uint32(8 * index)).astype(np.uint8).view(np.int8 if is_signed else np.uint8).astype(np.int32)
-            for one, is_signed in zip((x, y), signed, strict=True)
-        ]
-        total = total + parts[0] * parts[1]
-    return total.view(np.uint32)
+def _multiply_24(x: Array, y: Array, *, high: bool) -> Array:
+    wide = np.int64 if x.dtype.kind == "i" else np.uint64
+    unused = wide(40)
+    a, b = (one.astype(wide) << unused >> unused for one in (x, y))
+    return np.asarray(a * b >> wide(16 if high else 0)).astype(x.dtype)
+
+
+def _add_24(x: Array, y: Array, z: Array, *, high: bool) -> Array:
+    return _multiply_24(x, y, high=high) + z
+
+
+OF_24_BITS: Mapping[str, Callable[..., Array]] = {"mul24": _multiply_24, "mad24": _add_24}
+
+
+def mask_bits(place: Array, length: Array, *, wraps: bool) -> Array:
+    """Set so many bits from a place on, ``bmsk``."""
+    at, size = (one & np.uint32(31) if wraps else np.minimum(one, np.uint32(32)) for one in (place, length))
+    ones = (np.uint64(1) << size.astype(np.uint64)) - np.uint64(1)
+    return np.asarray(ones << at.astype(np.uint64)).astype(np.uint32)
+
+
+def extend(x: Array, length: Array, *, wraps: bool) -> Array:
+    """Keep so many bits, with zeros or the sign in front, ``szext``."""
+    size = (length & np.uint32(31) if wraps else np.minimum(length, np.uint32(32))).astype(np.uint64)
+    wide = np.int64 if x.dtype.kind == "i" else np.uint64
+    unused = (np.uint64(64) - size).astype(wide)
+    kept = np.where(size == 0, 0, x.astype(wide) << np.minimum(unused, wide(63)) >> np.minimum(unused, wide(63)))
+    return kept.astype(x.dtype)
 
 
 # by name: values of the type, in and out
