@@ -8,7 +8,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.instructions import CPUS, KERNELS, Cpu, Kernel
+from bench.instructions import CPUS, KERNELS, Counted, Cpu
+from bench.lanes import LANES
 
 _NARROW = re.compile(r"broadcast|\{1to|pmov[sz]x|\bld1r\b|\bldr\s+[bhsd]\d")  # loads of fewer bytes than a vector
 _PAIR = re.compile(r"\bld[n]?p\b")  # two loads in one instruction of AArch64
@@ -21,7 +22,7 @@ _X86 = {
     "population count": r"vpopcnt",
     "saturating sum or difference": r"vp(add|sub)us",
     "sum of floats": r"v(add|sub|max|min)[ps][sd]",
-    "shift": r"vps[lr][la]",
+    "shift": r"vps[lr][la]|vpro[lr]",
     "unpack": r"vpunpck|vunpck|vshuf|vpshufd",
     "shuffle of bytes": r"vpshufb|vpalignr|valign",
     "shuffle across the register": r"vperm|vextract|vinsert",
@@ -191,7 +192,7 @@ class Bound(NamedTuple):
     by: str
 
 
-def bound(kernel: Kernel, core: Core) -> Bound:
+def bound(kernel: Counted, core: Core) -> Bound:
     """What the instructions of a kernel's innermost loop allow, if they never wait for each other or for memory.
 
     Raises
@@ -278,4 +279,7 @@ def tables() -> list[str]:
     for kernel in KERNELS:
         found = [bound(kernel, core) for core in widest]
         lines.append(f"| {kernel.name} | {' | '.join(f'{each.cycles:.2f} ({each.by})' for each in found)} |")
+    for lanes in LANES:  # which need AVX-512
+        cells = (bound(lanes, core) if core.cpu == "AVX-512" else None for core in widest)
+        lines.append(f"| {lanes.name} | {' | '.join('' if each is None else f'{each.cycles:.2f} ({each.by})' for each in cells)} |")
     return lines

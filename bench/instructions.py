@@ -70,8 +70,8 @@ class Loop(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kernel(ABC):
-    """A micro-kernel, for every CPU by its own register tile.
+class Counted(ABC):
+    """A loop whose instructions are counted.
 
     Attributes
     ----------
@@ -84,21 +84,32 @@ class Kernel(ABC):
     multiply: str
 
     @abstractmethod
-    def record(self, cpu: Cpu) -> Any:
-        """What it is compiled for."""
-
-    @abstractmethod
     def products(self, cpu: Cpu) -> int:
         """Multiply-adds of one pass of its innermost loop."""
+
+    @abstractmethod
+    def assembly(self, cpu: Cpu) -> str:
+        """Its code for a CPU, whole."""
+
+    def loop(self, cpu: Cpu) -> Loop:
+        """Its innermost loop on a CPU."""
+        return max((_counted(body, cpu, self.multiply) for body in innermost(self.assembly(cpu))), key=lambda loop: loop.multiplies)
+
+
+@dataclass(frozen=True)
+class Kernel(Counted):
+    """A micro-kernel, for every CPU by its own register tile."""
+
+    @abstractmethod
+    def record(self, cpu: Cpu) -> Any:
+        """What it is compiled for."""
 
     @abstractmethod
     def kernel(self) -> MicroKernel:
         """What emits it."""
 
-    def loop(self, cpu: Cpu) -> Loop:
-        """Its code for a CPU."""
-        text = self.kernel().assembly(self.record(cpu), cpu.triple, cpu.name, cpu.flags)
-        return max((_counted(body, cpu, self.multiply) for body in innermost(text)), key=lambda loop: loop.multiplies)
+    def assembly(self, cpu: Cpu) -> str:
+        return self.kernel().assembly(self.record(cpu), cpu.triple, cpu.name, cpu.flags)
 
 
 @dataclass(frozen=True)
