@@ -87,7 +87,7 @@ def extract(x: Array, place: Array, length: Array) -> Array:
         last = np.minimum(at + size - np.uint64(1), np.uint64(bits - 1))
         sign = np.where(size == 0, np.uint64(0), wide >> last & np.uint64(1))
         field = np.where(sign == 1, field | ~mask, field)
-    return field.astype(np.dtype(f"u{x.dtype.itemsize}")).view(x.dtype)
+    return np.asarray(field.astype(np.dtype(f"u{x.dtype.itemsize}"))).view(x.dtype)
 
 
 def insert(x: Array, y: Array, place: Array, length: Array) -> Array:
