@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastmma.backends.batches import each
 from fastmma.backends.call import Codes, Operands, Operation, whole_k
-from fastmma.backends.parameters import in_exact_sums, in_windows
+from fastmma.backends.parameters import element_of, in_exact_sums, in_windows
 from fastmma.backends.problem import Fallback, Fallbacks, Problem
 from fastmma.isa.codes import from_codes
 from fastmma.isa.formats import Format
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 _UNIT = 149  # bits of a float32 below 1
+_FEW = 5  # bits of exponents that are bytes, of products too
 _SHORT = 8  # bits of codes that a table of all is faster for
 
 
@@ -35,7 +36,11 @@ def lane_steps(operation: Operation) -> Steps | None:
     if not in_windows(operation) or (row.align_bits, row.join_bits) != (window_lanes.ALIGN_BITS, window_lanes.JOIN_BITS):
         return None
     ways = _ways(row)
-    return window_panels.Steps(row.terms // ways, ways) if (row.terms, ways) in window_lanes.WINDOWS else None
+    if (row.terms, ways) not in window_lanes.WINDOWS:
+        return None
+    formats = operation.instruction.formats
+    narrow = max(formats.a.exponent_bits, formats.b.exponent_bits) <= _FEW
+    return window_panels.Steps(row.terms // ways, ways, narrow=narrow)
 
 
 def _exact_steps(operation: Operation) -> Steps:
@@ -73,6 +78,11 @@ def windows(operation: Operation, operands: Operands, d: Codes, threads: int) ->
         compiled.multiply(p, x, y, None if one.c is None else one.c.view(np.float32), out, threads)
 
 
+def _side_by_side(codes: Codes) -> Codes:
+    """The codes, those of a row side by side in memory."""
+    return codes if codes.strides[1] == codes.itemsize else np.ascontiguousarray(codes)
+
+
 def steps_in_lanes(problem: Problem, operands: Operands, out: Codes, threads: int) -> Fallbacks:
     """Compute "fused" to nearest, but for products that are out of reach, and rows whose sums are not known or are no numbers."""
 
@@ -89,17 +99,19 @@ def steps_in_lanes(problem: Problem, operands: Operands, out: Codes, threads: in
 def _in_lanes(how: Steps, operation: Operation, one: Operands, out: Floats, threads: int) -> NDArray[np.intp] | None:
     """Compute a product, some k after the others; the rows that are not right, None for all."""
     from fastmma.kernels.fused import window_lanes, window_panels
+    from fastmma.kernels.matrices import loans
 
     formats, depth = operation.instruction.formats, one.a.shape[1]
     c = np.zeros(out.shape, np.float32) if one.c is None else one.c.view(np.float32)
     left = window_lanes.far_rows(c)
     for first in range(0, depth, window_lanes.DEPTH):
-        some = slice(first, first + window_lanes.DEPTH)
-        x = window_panels.packed_rows(how, _values(one.a[:, some], formats.a, np.float32), formats.a.emin, threads)
-        y = window_panels.packed_columns(how, _values(one.b[some], formats.b, np.float32), formats.b.emin, threads)
+        some, loan = slice(first, first + window_lanes.DEPTH), loans.Loan()
+        x = window_panels.packed_rows(how, _side_by_side(one.a[:, some]), element_of(formats.a), threads, loan)
+        y = window_panels.packed_columns(how, _side_by_side(one.b[some]), element_of(formats.b), threads, loan)
         if not window_lanes.reaches(how, x, y, depth):
             return None
         left |= window_lanes.multiply(how, x, y, c, out, threads)
+        loan.end()
         c = out
     return np.flatnonzero(left)
 

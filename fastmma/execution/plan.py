@@ -8,7 +8,7 @@ from typing import Any
 from fastmma.backends.call import Operation
 from fastmma.backends.plan import Plan
 from fastmma.backends.resolve import operation_of, resolved_target
-from fastmma.host.calls import public_call
+from fastmma.host.calls import named_fields, public_call
 from fastmma.host.errors import InstructionError, OperandError, OperandTypeError, TargetError
 from fastmma.isa.gpus import TargetName
 from fastmma.isa.instruction import Instruction
@@ -16,6 +16,7 @@ from fastmma.isa.table import multiply
 from fastmma.numerics.arithmetic import Arithmetic
 
 
+@named_fields
 @dataclass(frozen=True)
 class MmaPlan(Plan):
     """Everything that decides the bits of one instruction.

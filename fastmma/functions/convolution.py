@@ -3,7 +3,8 @@ products.
 
 A kernel takes the products of a result by channel, row and column (``crs``), as NCHW lies, or by row, column and channel (``rsc``), as NHWC
 does. It adds them by fused multiply-adds, or by tensor cores, several at a time, where some kernels fill the channels up with zeros to
-whole instructions (``padded``). Gradients of weights are sums over images and places, in this order; some kernels sum images ``apart``.
+whole instructions (``padded``). Gradients of weights are sums over images and places, in this order; some kernels sum images ``apart``, or
+``parts`` of so many products, and add these sums in turn.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Order(NamedTuple):
         float32 is rounded to the nearest TF32 before a tensor core takes it; otherwise the tensor core truncates it.
     apart : bool
         For the gradient of a weight, each image is summed on its own, and these sums are added.
+    parts : int
+        For the gradient of a weight, how many products are summed on their own before these sums are added; 0 if all are.
     """
 
     by: str
@@ -48,10 +51,12 @@ class Order(NamedTuple):
     padded: bool = False
     nearest: bool = False
     apart: bool = False
+    parts: int = 0
 
     def __str__(self) -> str:
         how = ["mma" if self.tensor_cores else FMA, "channels first" if self.by == "crs" else "channels last"]
         more = {"channels filled up": self.padded, "nearest TF32": self.nearest, "images apart": self.apart}
+        more[f"{self.parts} products apart"] = bool(self.parts)
         return ", ".join(how + [name for name, holds in more.items() if holds])
 
 
@@ -110,7 +115,7 @@ def convolve_backward_weight(
     shape : four integers
         Of the weight.
     order : Order
-        Only its `tensor_cores` and `apart` count.
+        Only its `tensor_cores`, `nearest`, `apart` and `parts` count.
     stride, padding, dilation : two integers
 
     Raises
@@ -126,14 +131,12 @@ def convolve_backward_weight(
     ((3, 2, 2, 2), 4.0)
     """
     patches = _patches(x, shape, stride, padding, dilation)
-    places = patches.reshape(len(x), int(np.prod(patches.shape[1:3])), -1)
-    rows = grad.reshape(*grad.shape[:2], -1)
-    if order.apart:
-        sums = [multiply(row, np.ascontiguousarray(place.T), order) for row, place in zip(rows, places, strict=True)]
-        found = functools.reduce(np.add, sums)
-    else:
-        turned = rows.transpose(1, 0, 2).reshape(grad.shape[1], -1)
-        found = multiply(turned, np.ascontiguousarray(places.reshape(-1, places.shape[2]).T), order)
+    columns = patches.reshape(-1, int(np.prod(patches.shape[3:]))).T
+    rows = grad.reshape(*grad.shape[:2], -1).transpose(1, 0, 2).reshape(grad.shape[1], -1)
+    step = rows.shape[1] // len(x) if order.apart else order.parts or rows.shape[1]
+    parts = [slice(start, start + step) for start in range(0, rows.shape[1], step)]
+    sums = [multiply(np.ascontiguousarray(rows[:, part]), np.ascontiguousarray(columns[:, part]), order) for part in parts]
+    found = functools.reduce(np.add, sums)
     return found.astype(x.dtype).reshape(tuple(shape))
 
 

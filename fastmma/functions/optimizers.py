@@ -26,8 +26,14 @@ def _correction(beta: np.float32, step: float) -> Floats:
     return np.asarray(np.float32(1) - libdevice.call("powf", beta, np.float32(step)))
 
 
-def _decayed(p: Floats, g: Floats, decay: np.float32, maximize: bool) -> Floats:
-    """Add to gradients what decays: of the four elements of a thread the compiler fuses the product and the sum for the last three."""
+def _decayed(p: Floats, g: Floats, decay: np.float32, maximize: bool, amsgrad: bool) -> Floats:
+    """Add to gradients what decays.
+
+    The compiler fuses product and sum for all four elements of a thread with `amsgrad`, for none with `maximize` alone, and else for
+    the last three.
+    """
+    if amsgrad:
+        return fuse(p, decay, g)
     apart = np.asarray(p * decay, np.float32) + g
     if maximize:
         return apart
@@ -57,7 +63,7 @@ def step_adam(
 
     Parameters
     ----------
-    param, grad, exp_avg, exp_avg_sq : float32 or bfloat16 array
+    param, grad, exp_avg, exp_avg_sq : float32, float16 or bfloat16 array
     step : float
         From 1.
     lr, betas, eps, weight_decay
@@ -82,7 +88,7 @@ def step_adam(
     g = -g if maximize else g
     with np.errstate(all="ignore"):
         if weight_decay:
-            p, g = (fuse(-(rate * decay), p, p), g) if decoupled else (p, _decayed(p, g, decay, maximize))
+            p, g = (fuse(-(rate * decay), p, p), g) if decoupled else (p, _decayed(p, g, decay, maximize, max_exp_avg_sq is not None))
         m = fuse(beta1, m, fuse(-beta1, g, g))
         v = fuse(beta2, v, fuse(-beta2, g * g, g * g))
         largest = v if max_exp_avg_sq is None else np.fmax(widen(max_exp_avg_sq), v)

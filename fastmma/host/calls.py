@@ -13,6 +13,7 @@ from fastmma.host.float_mode import in_default_mode, is_default
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 # NumPy's ValueErrors of arrays whose size no address has
 _TOO_LARGE = ("array is too big", "Maximum allowed dimension exceeded", "iterator is too large", "too many elements")
 # keywords that one may take for positions, and what is said of them: of strings and capabilities, and of all else
@@ -63,6 +64,24 @@ def named_keywords(function: Callable[P, R]) -> Callable[P, R]:
         raise OperandTypeError(wrong)
 
     return call
+
+
+def named_fields(kind: type[T]) -> type[T]:
+    """Make a keyword that is no field of a record an `OperandTypeError`, also in `dataclasses.replace`."""
+    made = kind.__init__
+
+    @wraps(made)
+    def fill(self: T, *args: Any, **kwargs: Any) -> None:
+        try:
+            made(self, *args, **kwargs)
+        except TypeError:
+            wrong = unknown(made, kwargs, kind.__name__)
+            if not wrong:
+                raise
+            raise OperandTypeError(wrong) from None
+
+    kind.__init__ = fill  # type: ignore[method-assign, assignment]
+    return kind
 
 
 def public_call(function: Callable[P, R]) -> Callable[P, R]:

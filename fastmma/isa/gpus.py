@@ -26,6 +26,7 @@ def _words(name: str) -> tuple[str, ...]:
 
 _BY_WORDS = {_words(name): row.usual for row in ARCHITECTURES for name in row.gpus}
 _BY_CAPABILITY = {row.capability: row.usual for row in NVIDIA}
+_CAPABILITY = r"\d{1,2}\.\d"
 
 
 def target_named(name: TargetName) -> str:
@@ -83,7 +84,7 @@ def _meant(name: str) -> str | None:
     if spelled:
         found = f"sm_{spelled[1]}"
         return found if found in TARGETS else None
-    if re.fullmatch(r"\d{1,2}\.\d", name, re.ASCII):
+    if re.fullmatch(_CAPABILITY, name, re.ASCII):
         return _capable(tuple(map(int, name.split("."))))
     words = _words(name)
     for count in range(len(words), 0, -1):
@@ -107,6 +108,9 @@ def _suggestion(name: Any) -> str:
         return "a target is a name, such as 'H100' or 'sm_90a', or a compute capability, such as (9, 0); "
     if len(name) > 100:
         return ""
+    if re.fullmatch(_CAPABILITY, name, re.ASCII):
+        nearest = sorted(_BY_CAPABILITY, key=lambda each: abs(each[0] + each[1] / 10 - float(name)))[:3]
+        return f"the nearest are {', '.join(f'{major}.{minor}' for major, minor in nearest)}; "
     from difflib import get_close_matches
 
     names = {" ".join(_words(each)): each for each in (*(gpu for row in ARCHITECTURES for gpu in row.gpus), *TARGETS)}

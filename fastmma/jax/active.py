@@ -14,6 +14,7 @@ from fastmma.host import forks
 from fastmma.jax.compiled import watch_compiled
 from fastmma.jax.equations import count_equations
 from fastmma.jax.internals import lower_equations, lower_program, register, replace_lowering_of_equations, replace_lowering_of_programs
+from fastmma.jax.kernels import mark_kernels
 from fastmma.jax.partitions import is_native, lower_with_cuts
 from fastmma.jax.report import Report, set_current
 
@@ -76,7 +77,7 @@ def _apply() -> None:
             change_interpreter()
             if not is_native():
                 count_equations(innermost.report, jaxpr.eqns, tuple(context.platforms), options.get("outer_traceback"))
-            return lower_equations(context, jaxpr, *arguments, **options)
+            return lower_equations(context, mark_kernels(jaxpr), *arguments, **options)
 
         set_current(innermost.report)
         replace_lowering_of_equations(lower)

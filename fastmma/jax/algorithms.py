@@ -12,7 +12,7 @@ import numpy as np
 from fastmma.host.errors import NotEmulatedError
 from fastmma.isa.targets import architecture
 
-_FP8 = ("float8_e4m3fn", "float8_e5m2")
+FP8 = ("float8_e4m3fn", "float8_e5m2")
 _PROMOTION = 128  # k, of cuBLAS on Hopper without fast accumulation
 
 
@@ -42,8 +42,8 @@ class Algorithm:
 
 
 _TF32 = Algorithm(("float32",), tf32=True)
-_F8 = Algorithm(_FP8)
-_F8_PROMOTED = Algorithm(_FP8, promoted=True)
+_F8 = Algorithm(FP8)
+_F8_PROMOTED = Algorithm(FP8, promoted=True)
 # by the name of a jax.lax.DotAlgorithmPreset; what is missing is no single product of tensor cores, or is not known
 _PRESETS = {
     "TF32_TF32_F32": _TF32,
@@ -59,7 +59,7 @@ _PRESETS = {
 _DEFAULTS = {
     "bfloat16": Algorithm(("bfloat16",)),
     "float16": Algorithm(("float16",)),
-    **dict.fromkeys(_FP8, _F8),
+    **dict.fromkeys(FP8, _F8),
     "int8": Algorithm(("int8",)),
     "uint8": Algorithm(("uint8",)),
 }
@@ -100,9 +100,23 @@ def algorithm_of(precision: Any, lhs: np.dtype[Any], rhs: np.dtype[Any], f32: st
         found = _DEFAULTS.get(names[0])
     if found is None or any(name not in found.takes for name in names):
         raise NotEmulatedError(f"{names[0]} times {names[1]} is no product of tensor cores that is known")
-    if names[0] != names[1] and names[0] not in _FP8:
+    if names[0] != names[1] and names[0] not in FP8:
         raise NotEmulatedError(f"{names[0]} times {names[1]} is not known")
     return found
+
+
+def kernel_precision(precision: Any, operand: Any, out: Any) -> Any:
+    """Return the precision of a product as Pallas gives it to Triton: float32 as tf32 unless it is the highest, float16 with sums in it.
+
+    Parameters
+    ----------
+    precision : as ``jax.lax.dot_general`` canonicalises it
+    operand, out : anything with a dtype
+    """
+    both = precision if isinstance(precision, tuple) else (precision, precision)
+    if any(isinstance(each, jax.lax.DotAlgorithm) or getattr(each, "name", "") not in ("", "DEFAULT", "HIGH") for each in both):
+        return precision
+    return jax.lax.DotAlgorithmPreset.F16_F16_F16 if operand.dtype == out.dtype == np.float16 else None
 
 
 def common_dtype(lhs: np.dtype[Any], rhs: np.dtype[Any], out: np.dtype[Any]) -> np.dtype[Any] | None:

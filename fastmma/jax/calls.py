@@ -14,6 +14,7 @@ from fastmma.products.report import ASSUMED, EMULATED
 
 own_dot_general_p = Primitive("fastmma_dot_general")
 
+TRITON = "k ascending, as Triton compiles kernels of Pallas"
 ONE_ACCUMULATOR = "one accumulator, k ascending: XLA tunes tiles and parts of k by time"
 
 

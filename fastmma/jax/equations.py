@@ -7,6 +7,7 @@ from typing import Any
 
 from fastmma.jax.calls import Call, describe, own_dot_general_p, write_place
 from fastmma.jax.internals import dot_general_p, find_place, is_of_jax, pure_callback_p, scaled_matmul_p
+from fastmma.jax.kernels import kernel_product_p
 from fastmma.jax.mosaic_internals import is_of_interpreter
 from fastmma.jax.primitives import KINDS
 from fastmma.jax.report import Line, Report
@@ -37,7 +38,7 @@ def find_status(equation: Any, platforms: tuple[str, ...]) -> tuple[str, str] | 
     """Find the status of an equation and its reason; None for fastmma's calls, and for what consists of other equations."""
     primitive = equation.primitive
     kind = KINDS.get(primitive.name) if is_of_jax(primitive) else None
-    if primitive is own_dot_general_p or (kind is not None and kind.has_body):
+    if primitive in (own_dot_general_p, kernel_product_p) or (kind is not None and kind.has_body):
         return None
     if primitive is pure_callback_p and isinstance(equation.params["callback"].callback_func, Call):
         return None

@@ -7,10 +7,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import jax
+import numpy as np
+from jax.interpreters import mlir
+
 from fastmma.host.calls import named_keywords
 from fastmma.host.errors import NotEmulatedError
 from fastmma.isa.gpus import TargetName
 from fastmma.jax.active import Emulation, enter, leave
+from fastmma.jax.algorithms import kernel_precision
 from fastmma.jax.calls import Call, describe, make_line, write_place
 from fastmma.jax.internals import (
     call_back,
@@ -22,12 +27,13 @@ from fastmma.jax.internals import (
     lower_natively,
     scaled_matmul_p,
 )
+from fastmma.jax.kernels import kernel_product_p, multiply_natively
 from fastmma.jax.mosaic import emulate_kernels
 from fastmma.jax.partitions import take_cut
-from fastmma.jax.products import find_guess, plan_of, plan_text, product, product_options
+from fastmma.jax.products import arrangement, find_guess, find_kernel_guess, is_widened, plan_of, plan_text, product, product_options
 from fastmma.jax.report import Line, Report
 from fastmma.jax.scaled import CUDNN, scaled_plan_of, scaled_product
-from fastmma.jax.settings import Plans, Settings, settings_of
+from fastmma.jax.settings import Plans, Settings, kernel_settings, settings_of
 from fastmma.jax.shares import find_share
 from fastmma.products.report import PASSED
 
@@ -78,7 +84,11 @@ def emulate(target: TargetName = "sm_90a", *, f32: str | None = None, plans: Pla
     """
     settings = settings_of(target, f32, plans, other)
     report = Report(settings.target)
-    rules = {dot_general_p: partial(_dot_general, settings, report), scaled_matmul_p: partial(_scaled_matmul, settings, report)}
+    rules = {
+        dot_general_p: partial(_dot_general, settings, report),
+        scaled_matmul_p: partial(_scaled_matmul, settings, report),
+        kernel_product_p: partial(_kernel_product, settings, report),
+    }
     emulation = Emulation(report, rules, partial(emulate_kernels, settings, report))
     enter(emulation)
     try:
@@ -109,6 +119,31 @@ def _dot_general(settings: Settings, report: Report, context: Any, *operands: An
     line = make_line("dot_general", text, plan, *share.describe(plan_text(plan), guess))
     called = Call(product, (*product_options(lhs, rhs, out, dimensions, plan), *share.options(out)), line, write_place(place), report)
     return call_back(context, called, *operands)
+
+
+def _kernel_product(settings: Settings, report: Report, context: Any, *operands: Any, **parameters: Any) -> Any:
+    """Lower a product of a Pallas kernel, with the accumulator that it is added to, if there is one."""
+    lhs, rhs, *sums = context.avals_in
+    (out,) = context.avals_out
+    text, dimensions, place = describe(lhs, rhs), parameters["dimension_numbers"], find_place(context.traceback)
+    common, neighbours = (np.dtype(np.float16), 4) if is_widened(settings.target, lhs, rhs) else (None, 1)
+    x, y = (jax.ShapeDtypeStruct(each.shape, common or each.dtype) for each in (lhs, rhs))
+    try:
+        if lhs.dtype != rhs.dtype:
+            raise NotEmulatedError(f"Triton multiplies no {lhs.dtype} with {rhs.dtype}")
+        precision = kernel_precision(parameters["precision"], x, out)
+        plan = plan_of(kernel_settings(settings), x, y, out, dimensions, precision)
+        if neighbours > 1 and arrangement(lhs.shape, rhs.shape, dimensions).k % (8 * neighbours):
+            raise NotEmulatedError("the order of k is not known of float8 that is widened where k is no multiple of 32")
+    except NotEmulatedError as unknown:
+        settings.refuse(f"dot_general of {text}: {unknown}", place)
+        report.count(Line("dot_general", PASSED, text, str(unknown)), write_place(place))
+        natively = mlir.lower_fun(partial(multiply_natively, **parameters), multiple_results=False)
+        return natively(context, *operands)
+    how = plan_text(plan) + ("; widened, four k a thread" if common else "") + ("; from the accumulator on" if sums else "")
+    line = make_line("dot_general", text, plan, how, find_kernel_guess(lhs))
+    options = ("dimensions", dimensions), ("plan", plan), ("common", common), ("neighbours", neighbours)
+    return call_back(context, Call(product, options, line, write_place(place), report), *operands)
 
 
 def _scaled_matmul(settings: Settings, report: Report, context: Any, *operands: Any, preferred_element_type: Any) -> Any:

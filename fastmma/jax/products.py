@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.errors import FastmmaError, NotEmulatedError
-from fastmma.jax.algorithms import Algorithm, algorithm_of, common_dtype, operand_dtype, promotion
-from fastmma.jax.calls import ONE_ACCUMULATOR
+from fastmma.isa.targets import architecture
+from fastmma.jax.algorithms import FP8, Algorithm, algorithm_of, common_dtype, operand_dtype, promotion
+from fastmma.jax.calls import ONE_ACCUMULATOR, TRITON
 from fastmma.jax.settings import Settings
 from fastmma.products import cublas
 from fastmma.products.bound import Strided
@@ -168,6 +169,37 @@ def find_guess(settings: Settings, lhs: Any, rhs: Any, dimensions: Dimensions, d
     return "" if (sizes.m, sizes.n, sizes.k) in dict(settings.plans) else ONE_ACCUMULATOR
 
 
+def find_kernel_guess(lhs: Any) -> str:
+    """Find what is not known of a product in a Pallas kernel, which Triton compiles; empty for integers."""
+    return "" if np.dtype(lhs.dtype).kind in "iu" else TRITON
+
+
+def is_widened(target: str, lhs: Any, rhs: Any) -> bool:
+    """Tell whether Triton widens operands to float16 in registers: float8 where ``mma.sync`` does not take it, and on Hopper."""
+    return {np.dtype(each.dtype).name for each in (lhs, rhs)} <= set(FP8) and architecture(target) in ("sm_75", "sm_80", "sm_86", "sm_90")
+
+
+def order_of_neighbours(k: int, neighbours: int, packed: int) -> NDArray[np.intp]:
+    """Return the order in which instructions take k, where each thread holds some neighbours of it.
+
+    Parameters
+    ----------
+    k : int
+        A multiple of eight times the neighbours.
+    neighbours : int
+        How many k a thread holds side by side.
+    packed : int
+        How many of them are in a register: 2 of 16 bits, 1 of 32.
+
+    Examples
+    --------
+    >>> order_of_neighbours(16, 2, 1).tolist()
+    [0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15]
+    """
+    held = np.arange(k).reshape(-1, 2, 4, neighbours // packed, packed)
+    return held.transpose(0, 3, 1, 2, 4).reshape(-1)
+
+
 def product_options(lhs: Any, rhs: Any, out: Any, dimensions: Dimensions, plan: GemmPlan) -> tuple[tuple[str, Any], ...]:
     """Return the keyword arguments of `product` for operands and a result with dtypes."""
     common = common_dtype(*(np.dtype(each.dtype) for each in (lhs, rhs, out)))
@@ -177,17 +209,21 @@ def product_options(lhs: Any, rhs: Any, out: Any, dimensions: Dimensions, plan: 
 def product(
     lhs: Any,
     rhs: Any,
+    *sums: Any,
     dimensions: Dimensions,
     plan: GemmPlan,
     common: np.dtype[Any] | None = None,
     sizes: tuple[int, ...] = (),
     total: np.dtype[Any] | None = None,
+    neighbours: int = 1,
 ) -> NDArray[Any]:
     """Multiply arrays in main memory as dot_general does, by a plan.
 
     Parameters
     ----------
     lhs, rhs : array
+    *sums : array
+        A matrix to add to, if there is one.
     dimensions : tuple
     plan : GemmPlan
     common : dtype, optional
@@ -197,10 +233,12 @@ def product(
         Empty for all at once.
     total : dtype, optional
         In which results of parts are added.
+    neighbours : int
+        How many k a thread holds side by side, where it widens them.
     """
     x, y = np.asarray(lhs), np.asarray(rhs)
     if sizes:
-        parts = (product(*each, dimensions, plan, common) for each in _cut(x, y, dimensions, sizes))
+        parts = (product(*each, dimensions=dimensions, plan=plan, common=common) for each in _cut(x, y, dimensions, sizes))
         return reduce(lambda first, second: np.asarray(first + second).astype(total), parts)
     if common is not None:
         x, y = x.astype(common), y.astype(common)
@@ -209,6 +247,11 @@ def product(
     how = arrangement(x.shape, y.shape, dimensions)
     x = x.transpose(how.lhs).reshape(*how.batch, how.m, how.k)
     y = y.transpose(how.rhs).reshape(*how.batch, how.k, how.n)
+    if neighbours > 1:
+        order = order_of_neighbours(how.k, neighbours, 4 // x.dtype.itemsize)
+        x, y = np.ascontiguousarray(x[..., order]), np.ascontiguousarray(y[..., order, :])
+    if sums:
+        return gemm(x, y, np.asarray(sums[0]), plan=plan)
     return (matmul if how.batch else gemm)(x, y, plan=plan).reshape(how.shape)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,11 @@ class Settings:
         if self.other == "warn":
             file, line = place or ("<unknown>", 0)
             warnings.warn_explicit(f"XLA computes, not an emulated GPU: {why}", UserWarning, file, line)
+
+
+def kernel_settings(settings: Settings) -> Settings:
+    """Return the settings of products in Pallas kernels, whose default precision of float32 is tf32."""
+    return replace(settings, f32="tf32")
 
 
 def settings_of(target: TargetName, f32: str | None, plans: Plans | None, other: str) -> Settings:

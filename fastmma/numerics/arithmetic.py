@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from fastmma.host.calls import named_fields
 from fastmma.isa.instruction import Instruction
 from fastmma.numerics.evidence import Evidence
 from fastmma.numerics.methods import METHODS, MethodName
@@ -18,6 +19,7 @@ NO_FLOOR = -1000  # below every exponent
 CANONICAL_NAN = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 
 
+@named_fields
 @dataclass(frozen=True)
 class Arithmetic:
     """The arithmetic of one instruction.

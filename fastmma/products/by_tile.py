@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from fastmma.host.calls import named_fields
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.integers import integer
 
@@ -25,6 +26,7 @@ class ByTile(ABC):
         """Rows and columns of the result with the parts of k in which they are summed."""
 
 
+@named_fields
 @dataclass(frozen=True)
 class StreamK(ByTile):
     """Stream-K: the k-tiles of all output tiles in a row, cut into one run of equal length for each CTA.
@@ -115,6 +117,7 @@ class StreamK(ByTile):
         return tuple(zip(places, [*places[1:], depth], strict=True))
 
 
+@named_fields
 @dataclass(frozen=True)
 class LastWave(ByTile):
     """Kernels that cut the k of the tiles of their last wave, so that all multiprocessors work; all other tiles have one sum.

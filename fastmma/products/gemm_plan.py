@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from fastmma.host.calls import named_fields
 from fastmma.host.errors import OperandError
 from fastmma.host.integers import check_string, flag, integer
 from fastmma.isa.instruction import Instruction
@@ -26,6 +27,7 @@ from fastmma.products.steps import OUTPUTS, check_steps, joining, operands_of, t
 _SUMS = ("f32", "f16", "s32")  # what an epilogue takes
 
 
+@named_fields
 @dataclass(frozen=True)
 class GemmPlan(LibraryPlan):
     """Everything that decides the bits of a plain product.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from fastmma.host.calls import named_fields
 from fastmma.host.errors import InstructionError, OperandError
 from fastmma.host.integers import flag, integer
 from fastmma.isa.formats import FORMATS, Format
@@ -45,6 +46,7 @@ def holders(fmt: Format) -> tuple[Format, ...]:
     return (fmt, *(wide for wide in WIDER if wide != fmt and fmt.kind == "float" and wide.holds(fmt)))
 
 
+@named_fields
 @dataclass(frozen=True)
 class AccumulationPlan(LibraryPlan):
     """Everything that decides the bits of a scaled product, in the order in which it happens.

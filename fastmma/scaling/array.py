@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.arrays import as_array
-from fastmma.host.calls import public_call
+from fastmma.host.calls import named_fields, public_call
 from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
 from fastmma.host.float_mode import default_floats
 from fastmma.host.integers import axis_of, whole
@@ -26,6 +26,7 @@ from fastmma.scaling.view import view_of
 _FLOATS = ("f16", "bf16", "f32", "f64")
 
 
+@named_fields
 @dataclass(frozen=True, eq=False)
 class ScaledArray:
     """Elements of a narrow format and the scales of their blocks; a value is element * scale (* global_scale).

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.calls import public_call
+from fastmma.host.calls import named_fields, public_call
 from fastmma.host.errors import OperandError
 from fastmma.host.integers import integer, whole
 from fastmma.isa.formats import Format, format_of
@@ -21,6 +21,7 @@ _UNIT = 16  # bytes
 _ALIGNMENT = 128  # of the address in shared memory
 
 
+@named_fields
 @dataclass(frozen=True)
 class Box:
     """A box of a tensor and its place in shared memory, as a tensor map of the TMA describes them in tiled mode.

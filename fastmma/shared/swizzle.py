@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastmma.host.arrays import as_array
-from fastmma.host.calls import public_call
+from fastmma.host.calls import named_fields, public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.integers import whole
 from fastmma.isa.descriptor import SWIZZLES
@@ -18,6 +18,7 @@ _BASE, _SHIFT = 4, 3  # of the swizzles of descriptors: units of 16 bytes move b
 _MODES = {0: 0, **{row: row.bit_length() - 1 - _BASE for row in SWIZZLES.values() if row > 1 << _BASE}}
 
 
+@named_fields
 @dataclass(frozen=True)
 class Swizzle:
     """An exclusive-or of some bits of an address with others, CuTe's ``Swizzle<B, M, S>``.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.host.arrays import as_array
-from fastmma.host.calls import public_call
+from fastmma.host.calls import named_fields, public_call
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.integers import flag, integer
 from fastmma.isa.descriptor import Descriptor
@@ -25,6 +25,7 @@ _ATOMS_OF_32 = Swizzle(2, 5, 2)  # of MN-major tf32 in tcgen05
 _MOST = 1 << 40  # bytes of a tile
 
 
+@named_fields
 @dataclass(frozen=True)
 class Tile:
     """A matrix in shared memory, row after row.

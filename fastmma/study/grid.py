@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from itertools import product
 from typing import Any
 
+from fastmma.host.calls import named_fields
 from fastmma.host.errors import OperandError
 from fastmma.host.integers import integer
 from fastmma.isa.gpus import target_named
@@ -20,6 +21,7 @@ _EDITION = 4  # of what a record holds and how it is computed; a new one makes o
 SAMPLE = 512
 
 
+@named_fields
 @dataclass(frozen=True)
 class Case:
     """One product: everything that decides its record.
@@ -114,6 +116,7 @@ def case_of(record: Mapping[str, Any]) -> Case:
     return Case(**{name: record[name] for name in CASE_FIELDS})
 
 
+@named_fields
 @dataclass(frozen=True)
 class Grid:
     """Cases: every combination of the choices.

@@ -12,6 +12,8 @@ _ANY = (1, 1 << 62)
 _FMA, _MMA, _FILLED = Order("crs", False), Order("rsc", True), Order("rsc", True, padded=True)
 _NEAREST = Order("rsc", True, padded=True, nearest=True)
 _APART = Order("crs", False, apart=True)
+_ROUNDED = Order("crs", True, nearest=True)
+_IN_PARTS = Order("crs", True, nearest=True, parts=32)
 
 
 class Call(NamedTuple):
@@ -25,7 +27,7 @@ class Call(NamedTuple):
     kind : str
         `POINT` of stride 1, `PATCH` (the stride is the kernel's size, and nothing is filled up), or `OTHER`.
     images, channels, results, side, depth, places : int
-        `side` is the height of the kernel, `depth` counts the products of a result, `places` the results of an image and a channel.
+        `side` is the height of the kernel, `depth` counts the products of what is computed, `places` the results of an image and a channel.
     """
 
     of: str
@@ -60,6 +62,7 @@ class Row(NamedTuple):
     depth: tuple[int, int] = _ANY
     size: tuple[int, int] = _ANY  # of all results
     step: int = 1  # of places
+    group: int = 1  # of results
 
     def takes(self, call: Call) -> bool:
         """Tell whether a call is within the limits."""
@@ -67,7 +70,8 @@ class Row(NamedTuple):
             return False
         sizes = (call.images, call.channels, call.results, call.side, call.depth, call.images * call.places * call.results)
         limits = (self.images, self.channels, self.results, self.side, self.depth, self.size)
-        return call.places % self.step == 0 and all(low <= size <= high for size, (low, high) in zip(sizes, limits, strict=True))
+        whole = call.places % self.step == 0 and call.results % self.group == 0
+        return whole and all(low <= size <= high for size, (low, high) in zip(sizes, limits, strict=True))
 
 
 ROWS = (
@@ -93,8 +97,12 @@ ROWS = (
     Row(INPUT, "bf16 f16", POINT, _MMA, (45, 45), images=(1, 8), step=8),
     Row(INPUT, "bf16 f16 tf32", POINT, _MMA),
     Row(INPUT, "bf16 f16", PATCH, _MMA),
-    Row(WEIGHT, "f32 tf32", PATCH, _FMA, (17, 17), images=(1, 1), results=(65, 448)),
-    Row(WEIGHT, "f32 tf32", PATCH, _APART, (14, 14), images=(2, 2), results=(65, 448)),
+    Row(WEIGHT, "f32 tf32", PATCH, _FMA, (38, 38), images=(1, 1), results=(65, 448), depth=(1, 256)),
+    Row(WEIGHT, "f32 tf32", PATCH, _APART, (38, 38), images=(2, 2), results=(65, 448), depth=(1, 224)),
+    Row(WEIGHT, "f32", PATCH, _FMA, (84, 84), results=(72, 384), group=8, side=(8, 20), depth=(256, 1792)),
+    Row(WEIGHT, "tf32", PATCH, _IN_PARTS, (10, 10), (16, 16), (3, 3), (128, 128), (16, 16), (256, 256)),
+    Row(WEIGHT, "tf32", PATCH, _ROUNDED, results=(192, 4096), depth=(1568, 1 << 62)),
+    Row(WEIGHT, "tf32", PATCH, _IN_PARTS, depth=(225, 1 << 62)),
     Row(WEIGHT, "f32 tf32", PATCH, _FMA),
     Row(WEIGHT, "bf16 f16", "", _MMA),
 )

@@ -131,7 +131,8 @@ def _chosen(run: Emulation, shape: _Shape, of: str, places: int) -> tuple[Order,
     """Find the order of a convolution, and tell how well it is known."""
     x, weight = shape.x, shape.weight
     fmt = FORMATS[x.dtype] if x.dtype is not torch.float32 or _takes_tf32(run) else "f32"
-    sizes = (x.shape[0], x.shape[1], weight.shape[0], weight.shape[2], weight[0].numel(), places)
+    depth = x.shape[0] * places if of == WEIGHT else weight[0].numel()
+    sizes = (x.shape[0], x.shape[1], weight.shape[0], weight.shape[2], depth, places)
     row = row_of(Call(of, fmt, shape.kind, *sizes))
     if row is None:
         raise UnknownError(_WHY)

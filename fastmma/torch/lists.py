@@ -131,8 +131,6 @@ ROWS |= {
 def _adam(decoupled: bool) -> Callable[[Arguments], None]:
     def step(given: Arguments) -> None:
         names = ("self", "grads", "exp_avgs", "exp_avg_sqs", *(("max_exp_avg_sqs",) if given["amsgrad"] else ()))
-        if given["weight_decay"] and not decoupled and (given["amsgrad"] or given["self"][0].dtype is not torch.float32):
-            raise NotEmulatedError("which products the compiler fused is known of float32 without amsgrad")
         rates = {"lr": float(given["lr"]), "betas": (given["beta1"], given["beta2"]), "eps": given["eps"]}
         for index, steps in enumerate(given["state_steps"]):
             param, grad, first, second, *largest = (given[name][index] for name in names)

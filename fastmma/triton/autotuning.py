@@ -9,8 +9,10 @@ from unittest.mock import patch
 from triton.runtime.autotuner import Autotuner, Config
 from triton.runtime.errors import OutOfResources
 
-from fastmma.host.errors import OperandError
+from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.triton.emulation import Emulation
+from fastmma.triton.launches import fail
+from fastmma.triton.twins import KINDS
 
 RUN = Autotuner.run
 
@@ -50,6 +52,13 @@ def _run_first(emulation: Emulation, tuner: Any, arguments: tuple[Any, ...], opt
                 tuner.cache.clear()
 
 
+def _find_kernel(function: Any) -> Any:
+    """Return the kernel inside autotuners and heuristics."""
+    while not isinstance(function, KINDS):
+        function = function.fn
+    return function
+
+
 def make_run(current: Callable[[], Emulation]) -> Callable[..., Any]:
     """Make what runs in the place of an autotuner."""
 
@@ -57,6 +66,14 @@ def make_run(current: Callable[[], Emulation]) -> Callable[..., Any]:
         emulation, name = current(), tuner.base_fn.__name__
         configs: Mapping[str, Any] = emulation.configs
         number = len(tuner.configs)
+        twice = [one for one in options if any(one in config.all_kwargs() for config in tuner.configs)]
+        if twice:
+            raise fail(
+                OperandTypeError,
+                _find_kernel(tuner),
+                f"the launch and the configurations name {', '.join(twice)}",
+                "leave it out of one of them",
+            )
         if name in configs:
             with patch.object(tuner, "configs", [_choose(name, tuner.configs, configs[name])]):
                 result = RUN(tuner, *arguments, **options)

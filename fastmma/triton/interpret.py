@@ -27,10 +27,11 @@ from fastmma.triton.driver import Driver
 from fastmma.triton.emulation import Emulation, Races, Source
 from fastmma.triton.execution import describe_memory, run_launch
 from fastmma.triton.gluon.launch import launch
+from fastmma.triton.launches import bind_arguments, check_options, count_grid
 from fastmma.triton.patches import check_triton, patched, warmed_up
 from fastmma.triton.reasons import locate
 from fastmma.triton.report import Other, Report
-from fastmma.triton.scalars import bind_arguments, convert_arguments
+from fastmma.triton.scalars import convert_arguments
 from fastmma.triton.twins import all_of_kind, list_functions
 
 _LOCK = forks.shared_lock(outermost=True)  # the interpreter has one grid position for all threads: one kernel runs at a time
@@ -47,9 +48,10 @@ def _current() -> Emulation:
 
 def _run_gluon(run: Emulation, kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any], grid: Any) -> None:
     given, rest = bind_arguments(kernel, arguments, options)
+    check_options(kernel, rest, run.capability)
     run.enter(kernel, arguments, options)
     with of_launch(describe_memory(run, given, makes_pointers=run.launch.names_pointers)):
-        launch(run, kernel, (), given | rest, grid, given)
+        launch(run, kernel, (), given | rest, count_grid(kernel, grid, given), given)
 
 
 def _run(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> Any:
@@ -60,8 +62,9 @@ def _run(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) 
         if isinstance(kernel, JITFunction) and kernel.is_gluon():
             return _run_gluon(run, kernel, arguments, options, grid)
         given, rest = bind_arguments(kernel, arguments, options)
+        check_options(kernel, rest, run.capability)
+        size = count_grid(kernel, grid, given)
         run.begin(kernel, arguments, options)
-        size = grid(given) if callable(grid) else grid
 
         def interpreted() -> Any:
             with all_of_kind(kernel, InterpretedFunction, *list_functions(given.values())) as function, patched(run):
@@ -185,8 +188,13 @@ def interpret(
 
 
 @contextmanager
-def from_environment() -> Iterator[Report | None]:
+def from_environment(*, as_cuda: bool = False) -> Iterator[Report | None]:
     """Run Triton kernels with the bits of the GPU that ``FASTMMA_TRITON`` names; the pytest plug-in enters it around a session.
+
+    Parameters
+    ----------
+    as_cuda : bool
+        Pretend to be the GPU, as `interpret` does; the plug-in's ``--tensor-core-cuda``.
 
     Yields
     ------
@@ -202,5 +210,5 @@ def from_environment() -> Iterator[Report | None]:
     if not target:
         yield None
         return
-    with interpret(target) as report:
+    with interpret(target, as_cuda=as_cuda) as report:
         yield report

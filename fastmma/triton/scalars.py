@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -40,18 +39,6 @@ def _convert(value: Any, parameter: Any) -> Any:
     if isinstance(value, int) and value == 1 and not isinstance(value, bool) and not annotated and not parameter.do_not_specialize:
         return value  # a constant of the compiled kernel
     return make_scalar(value, tl.str_to_ty(annotated or mangle_type(value), None))
-
-
-def bind_arguments(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Bind the arguments of a launch to the kernel's names, as they were given; the rest are options of the launch.
-
-    Raises
-    ------
-    TypeError
-        If the kernel has no such parameters.
-    """
-    own = {name: value for name, value in options.items() if name in kernel.arg_names}
-    return inspect.getcallargs(kernel.fn, *arguments, **own), {name: value for name, value in options.items() if name not in own}
 
 
 def convert_arguments(kernel: Any, values: dict[str, Any]) -> dict[str, Any]:

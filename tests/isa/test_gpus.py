@@ -101,6 +101,8 @@ def test_the_message_says_what_is_near() -> None:
         target_named("H10O")
     with pytest.raises(TargetError, match=r"the nearest are sm_90a, "):
         target_named("sm-90a")
+    with pytest.raises(TargetError, match=r"the nearest are 9\.0, 8\.9, 8\.8; "):
+        target_named("9.1")
 
 
 @pytest.mark.parametrize("name", ["A100", (8, 0), "sm80", "NVIDIA A100-SXM4-40GB"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pydoc
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,28 @@ def test_explain_names_itself(wrong: str, nearest: str, scaled: bool) -> None:
 def test_a_keyword_like_no_other_is_told_alone() -> None:
     with pytest.raises(fastmma.OperandTypeError, match=r"^mma takes no keyword 'zzzz'$"):
         fastmma.mma("mma.m16n8k16.f32.f16", A, A, zzzz=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("record", "wrong", "nearest"),
+    [
+        (fastmma.GemmPlan, "splitk", "split_k"),
+        (fastmma.AccumulationPlan, "promoteevery", "promote_every"),
+        (fastmma.StreamK, "cta", "ctas"),
+        (fastmma.Arithmetic, "align_bit", "align_bits"),
+        (fastmma.cublas.Choice, "tiles", "tile"),
+        (fastmma.study.Grid, "format", "formats"),
+        (fastmma.shared.Tile, "swizle", "swizzle"),
+    ],
+)
+def test_a_misspelt_field_is_told_with_the_nearest(record: Any, wrong: str, nearest: str) -> None:
+    with pytest.raises(fastmma.OperandTypeError, match=f"^{record.__name__} takes no keyword '{wrong}'; the nearest is '{nearest}'$"):
+        record(**{wrong: 1})
+
+
+def test_a_misspelt_change_of_a_plan_is_told_with_the_nearest() -> None:
+    with pytest.raises(fastmma.OperandTypeError, match=r"^GemmPlan takes no keyword 'splitk'; the nearest is 'split_k'$"):
+        replace(fastmma.gemm_plan(A, A.T, target="H100"), splitk=2)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("given", ["f16", "float16", np.float16, np.dtype(np.float16), fastmma.FORMATS["f16"]])

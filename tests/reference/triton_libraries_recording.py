@@ -4,7 +4,7 @@
 kernel: its machine code, and all of its arguments as they were before. ``python triton_libraries_recording.py record FILE RESULTS`` on the
 machine with the GPU, which needs this module, NumPy and CuPy, writes a digest of every array after each launch. ``python -m
 tests.reference.triton_libraries_recording compare FILE RESULTS`` executes the launches here again, and prints which are equal; ``keep FILE
-RESULTS CASE...`` writes those of some cases for tests/integrations/triton/test_library_launches.py.
+RESULTS LIBRARY...`` writes those of some libraries for tests/integrations/triton/test_library_launches.py.
 """
 
 from __future__ import annotations
@@ -215,21 +215,42 @@ def compare(file: Path, results: Path) -> None:
     print(dict(counts))
 
 
-def keep(file: Path, results: Path, cases: list[str]) -> None:
-    """Write the launches of some cases with what the GPU left, as the repository's test takes them."""
+def keep(file: Path, results: Path, libraries: list[str]) -> None:
+    """Write the launches of some libraries with what the GPU left, as the repository's test takes them.
+
+    What is equal is written once, and machine code only where the bits depend on what ptxas fused. Launches that reports call assumed are
+    left out where they differ.
+    """
     recorded = json.loads(results.read_text())
     kept: dict[str, Any] = {}
     described = []
+
+    def put(array: Any) -> str:
+        kept[digest(array)] = array
+        return digest(array)
+
     with np.load(file) as built, np.load(file.with_suffix(".ptx.npz")) as texts:
         for number, launch in enumerate(json.loads(str(built["launches"]))):
             runs = recorded.get(str(number))
-            if launch["case"] in cases and runs and runs[0] == runs[-1]:
-                kept |= {f"{len(described)}.{index}": one for index, one in enumerate(list_arrays(built, number))}
-                ptx = _PLACES.sub("", texts[launch["cubin"]].tobytes().decode()).partition("\t.section")[0]
-                kept[f"ptx{len(described)}"] = np.frombuffer(ptx.encode(), np.uint8)
-                described.append({name: launch[name] for name in ("case", "kernel", "shared", "grid", "arguments")} | {"left": runs[0]})
+            if launch["case"].partition(":")[0] not in libraries or not runs or runs[0] != runs[-1]:
+                continue
+            ptx = _PLACES.sub("", texts[launch["cubin"]].tobytes().decode()).partition("\t.section")[0]
+            given = list_arrays(built, number)
+            for cubin in (np.zeros(0, np.uint8), built[launch["cubin"]]):
+                left, statuses = execute(launch, ptx, cubin.tobytes(), given)
+                if [digest(one) for one in left] == runs[0]:
+                    one = {name: launch[name] for name in ("case", "kernel", "shared", "grid", "arguments")}
+                    one |= {
+                        "ptx": put(np.frombuffer(ptx.encode(), np.uint8)),
+                        "cubin": put(cubin),
+                        "given": [put(array) for array in given],
+                    }
+                    described.append(one | {"left": runs[0]})
+                    break
+            else:
+                print("left out:", launch["case"], launch["kernel"], sorted(statuses))
     np.savez_compressed(KEPT, launches=np.array(json.dumps(described)), **kept)
-    print(len(described), "launches,", KEPT.stat().st_size, "bytes")
+    print(len(described), "launches of", len({one["case"] for one in described}), "operations,", KEPT.stat().st_size, "bytes")
 
 
 if __name__ == "__main__":

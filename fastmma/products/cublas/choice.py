@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from fastmma.host.calls import named_fields
 from fastmma.host.integers import integer
 
 _UNSAID = 0xFFFFFFFF  # cuBLASLt's value of an attribute that an algorithm does not have
 
 
+@named_fields
 @dataclass(frozen=True)
 class Choice:
     """The configuration that cuBLASLt chooses for a product.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.triton.compiled import compile_function
+from fastmma.triton.compilation import compile_function
 from fastmma.triton.emulation import Emulation
 from fastmma.triton.gluon import assembly, cancellation, control, numbers, products, shared, sums, tcgen05, tensors, tma
 from fastmma.triton.gluon.control import Block, prepare
@@ -79,7 +79,12 @@ def _make_kernel(run: Emulation, function: Any, arguments: tuple[Any, ...], opti
 
 
 def launch(
-    run: Emulation, function: Any, arguments: tuple[Any, ...], options: Mapping[str, Any], grid: Any, bound: Mapping[str, Any]
+    run: Emulation,
+    function: Any,
+    arguments: tuple[Any, ...],
+    options: Mapping[str, Any],
+    grid: tuple[int, int, int],
+    bound: Mapping[str, Any],
 ) -> None:
     """Run all programs of a grid, one after another.
 
@@ -94,9 +99,8 @@ def launch(
     given = {inner: value for name, one in bound.items() for inner, value in _flatten(name, one).items()}
     block = prepare(entry.body, kernel)
     values = [_convert(given[name], kind) for name, kind in zip(entry.parameters, entry.body.types, strict=True)]
-    size = (*(grid(dict(bound)) if callable(grid) else grid), 1, 1)[:3]
     found = None if run.races == "error" else run.report.notes
-    places = deque((x, y, z) for z in range(size[2]) for y in range(size[1]) for x in range(size[0]))
+    places = deque((x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0]))
     try:
         while places:
             _run_program(
@@ -104,7 +108,7 @@ def launch(
                 kernel,
                 entry.size,
                 dict(zip(entry.body.arguments, values, strict=True)),
-                Program(places.popleft(), size, places, found),
+                Program(places.popleft(), grid, places, found),
             )
     finally:
         kernel.flush()

@@ -1,26 +1,22 @@
-"""From a step that computes floats, integers, comparisons or conversions to a function that executes it."""
+"""From a step that computes floats or integers to a function that executes it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.formats import canonicalise_nan
-from fastmma.triton.machine import conversions, directed, floats, integers
-from fastmma.triton.machine.code import Immediate, Register, Step, Vector
+from fastmma.triton.machine import directed, floats, integers, packed
+from fastmma.triton.machine.code import Immediate, Register, Step
 from fastmma.triton.machine.operands import (
-    CONVERTED,
     EXACT,
     FUSED,
     UNCLEAR,
     UNIT,
     Plan,
-    find_kind,
-    is_float,
     make_pure,
     make_writer,
     take_number,
@@ -30,15 +26,23 @@ from fastmma.triton.machine.values import KINDS, PAIRS, getter, join_pairs, spli
 from fastmma.triton.numbers import fused
 
 _ROUNDINGS = {"rn", "rz", "rm", "rp"}
-_KNOWN = _ROUNDINGS | {"ftz", "sat", "approx", "full", "NaN"}  # what an opcode of floats may say beside its name and type
+_KNOWN = _ROUNDINGS | {
+    "ftz",
+    "sat",
+    "relu",
+    "approx",
+    "full",
+    "NaN",
+    "xorsign",
+    "abs",
+}  # what an opcode of floats may say beside its name and type
 
 _FUSABLE = {**floats.ADDITIONS, "mul": floats.multiply}  # of pairs of f32, of which nobody reads what ptxas fuses
-_JOINS: dict[str, Any] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
-def _make_float_function(function: Callable[..., Array], kind: str, options: set[str], canonical: bool = True) -> Callable[..., Array]:
+def _make_float_function(function: Callable[..., Array], kind: str, options: set[str]) -> Callable[..., Array]:
     """Return a function of registers: of pairs both halves, denormals flushed and NaN as the GPU has it."""
-    flushes, saturates = "ftz" in options and kind in ("f32", "f32x2"), "sat" in options
+    flushes, saturates = "ftz" in options and kind in ("f16", "f16x2", "f32", "f32x2"), "sat" in options
 
     def computed(*values: Array) -> Array:
         if kind in PAIRS:
@@ -49,9 +53,10 @@ def _make_float_function(function: Callable[..., Array], kind: str, options: set
         if flushes:
             result = floats.flush(result)
         if saturates:
-            result = np.where(np.isnan(result), result.dtype.type(0), np.clip(result, 0, 1)).astype(result.dtype)
-        if canonical:
-            result = canonicalise_nan(result)
+            result = floats.saturate(result)
+        result = canonicalise_nan(result)
+        if "relu" in options:
+            result = np.where(np.signbit(result), result.dtype.type(0), result)
         return join_pairs(result) if kind in PAIRS else result
 
     return computed
@@ -121,7 +126,7 @@ def make_float(step: Step, plan: Plan, name: str, kind: str, options: set[str]) 
     number = len(step.operands) - 1
     if name == "testp":
         return make_pure(step, plan, [kind], floats.TESTS[step.opcode.split(".")[1]]), EXACT
-    if options - _KNOWN:
+    if options - _KNOWN or ("relu" in options and name != "fma"):
         return None
     direction = next((one for one in directed.DIRECTIONS if one in options), None)
     if name == "mad" and options & _ROUNDINGS:
@@ -143,45 +148,19 @@ def make_float(step: Step, plan: Plan, name: str, kind: str, options: set[str]) 
         return make_pure(step, plan, [kind] * number, floats.UNIT[step.opcode]), UNIT
     if "approx" in options:
         return None
+    if name == "copysign":
+        return make_pure(step, plan, [kind] * number, floats.copy_sign), EXACT
     if name in floats.EXACT:
         function = _make_float_function(floats.EXACT[name], kind, options)
         return make_pure(step, plan, [kind] * number, function), FUSED if name == "fma" else EXACT
     if name in floats.SIGNS:
-        return make_pure(step, plan, [kind] * number, _make_float_function(floats.SIGNS[name], kind, options, canonical=False)), EXACT
-    if name in floats.EXTREMA and not options - {"NaN", "ftz"}:
+        return make_pure(step, plan, [kind] * number, _make_float_function(floats.SIGNS[name], kind, options)), EXACT
+    if name in floats.EXTREMA and not options - {"NaN", "ftz", "xorsign", "abs"}:
         function = partial(floats.EXTREMA[name], keeps_nan="NaN" in options)
+        if "xorsign" in options:
+            function = partial(floats.join_signs, function)
         return make_pure(step, plan, [kind] * number, _make_float_function(function, kind, options)), EXACT
     return None
-
-
-def make_comparison(step: Step, plan: Plan, parts: list[str]) -> Run:
-    """Return a comparison, joined with a predicate where the opcode says so."""
-    kind = find_kind(step, parts)
-    name = parts[1]
-    joining = next((part for part in parts[2:] if part in ("and", "or", "xor")), None)
-    first, second = (getter(operand, kind, plan.special) for operand in step.operands[1:3])
-    third = getter(step.operands[3], "pred", plan.special) if joining else None
-    into = step.operands[0].parts if isinstance(step.operands[0], Vector) else (step.operands[0],)
-    writes = [make_writer(one, step) for one in into]
-    flushes = "ftz" in parts
-
-    def run(state: State, mask: Mask) -> None:
-        x, y = first(state.registers), second(state.registers)
-        if kind in PAIRS:
-            found = floats.compare_ordered(name, split_pairs(x, PAIRS[kind]), split_pairs(y, PAIRS[kind]))
-            results = [found[..., 0], found[..., 1]]
-        else:
-            if flushes:
-                x, y = floats.flush(x), floats.flush(y)
-            found = floats.compare_ordered(name, x, y) if is_float(kind) else integers.COMPARISONS[name](x, y)
-            results = [found, ~found]
-        if third is not None:
-            other = third(state.registers)
-            results = [_JOINS[joining or ""](one, other) for one in results]
-        for write, one in zip(writes, results, strict=False):
-            write(state, one, mask)
-
-    return run
 
 
 def make_integer(step: Step, plan: Plan, name: str, kind: str, parts: list[str]) -> Run | None:
@@ -193,8 +172,17 @@ def make_integer(step: Step, plan: Plan, name: str, kind: str, parts: list[str])
         return make_pure(step, plan, ["pred"] * number, function) if function is not None else None
     if name in ("add", "sub") and options == {"sat", "s32"}:
         return make_pure(step, plan, [kind, kind], partial(integers.saturate, name=name))
-    if options & {"sat", "cc", "relu"}:
+    if kind in packed.PAIRS and name in integers.PLAIN:
+        of_pairs = packed.apply_to_pairs(integers.PLAIN[name], packed.PAIRS[kind], clamps="relu" in options)
+        return make_pure(step, plan, [kind] * number, of_pairs)
+    if options & {"sat", "cc"}:
         raise NotEmulatedError(step.opcode)
+    if "relu" in options:
+        return (
+            make_pure(step, plan, [kind] * number, lambda x, y: np.maximum(integers.PLAIN[name](x, y), 0))
+            if name in ("min", "max")
+            else None
+        )
     if name in integers.PLAIN:
         return make_pure(step, plan, [kind] * number, integers.PLAIN[name])
     if name in ("mul", "mad"):
@@ -226,34 +214,14 @@ def make_integer(step: Step, plan: Plan, name: str, kind: str, parts: list[str])
     if name == "slct":
         return make_pure(step, plan, [parts[1], parts[1], "s32"], integers.select) if parts[2] == "s32" else None
     if name == "dp4a":
-        return make_pure(step, plan, ["b32"] * 3, partial(integers.dot_bytes, signed=(parts[1] == "s32", parts[2] == "s32")))
+        return make_pure(step, plan, ["b32"] * 3, partial(packed.dot_bytes, signed=(parts[1] == "s32", parts[2] == "s32")))
+    if name == "dp2a":
+        signed = parts[2] == "s32", parts[3] == "s32"
+        return make_pure(step, plan, ["b32"] * 3, partial(packed.dot_halves, signed=signed, first=2 * (parts[1] == "hi")))
+    if name in integers.OF_24_BITS:
+        return make_pure(step, plan, [kind] * number, partial(integers.OF_24_BITS[name], high="hi" in options))
+    if name == "bmsk":
+        return make_pure(step, plan, ["b32", "b32"], partial(integers.mask_bits, wraps=parts[1] == "wrap"))
+    if name == "szext":
+        return make_pure(step, plan, [kind, "u32"], partial(integers.extend, wraps=parts[1] == "wrap"))
     return None
-
-
-def make_conversion(step: Step, plan: Plan, parts: list[str]) -> tuple[Run, str]:
-    """Return a conversion, and what is known of its bits."""
-    named = [part for part in parts if part in KINDS]
-    if len(named) != 2 or parts[-2:] != named:
-        raise NotEmulatedError(step.opcode)
-    target, source = named
-    if (len(step.operands) == 3) != (target in conversions.PACKED and source == "f32"):
-        raise NotEmulatedError(step.opcode)
-    options = {part for part in parts[1:] if part not in KINDS}
-    zero = np.zeros((1, 1), KINDS[source])
-    if len(step.operands) == 3 and target in conversions.PACKED:
-        pack = partial(conversions.pack, source=source, target=target, options=options)
-        pack(zero, zero)  # raises before the launch where nothing does it
-        return make_pure(step, plan, [source, source], pack), CONVERTED
-    if target in PAIRS and source in conversions.PACKED:
-        return make_pure(step, plan, [source], partial(conversions.unpack, source=source, target=target)), CONVERTED
-    if target in conversions.PACKED and source in PAIRS:
-
-        def narrow(values: Array) -> Array:
-            halves = split_pairs(values, PAIRS[source]).astype(np.float32)
-            return conversions.pack(halves[..., 1], halves[..., 0], "f32", target, options)
-
-        return make_pure(step, plan, [source], narrow), CONVERTED
-    convert = partial(conversions.convert, source=source, target=target, options=options)
-    convert(zero)
-    status = CONVERTED if is_float(source) or is_float(target) else EXACT
-    return make_pure(step, plan, [source], convert), status

@@ -12,16 +12,16 @@ from fastmma.host.errors import NotEmulatedError
 from fastmma.isa.codes import decode, encode
 from fastmma.isa.formats import format_of
 from fastmma.triton.formats import canonicalise_nan
-from fastmma.triton.machine.floats import flush
+from fastmma.triton.machine.floats import flush, saturate
 from fastmma.triton.machine.values import KINDS, PAIRS, resize
 from fastmma.triton.numbers import converted, cut_to_integers, round_in_direction, round_integers
-from fastmma.triton.parts import round_to_tf32
 
 Array = NDArray[Any]
 _WHOLE: dict[str, Callable[[Array], Array]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 _FLOATS = ("f16", "bf16", "f32", "f64")
 PACKED = {"f16x2": "f16", "bf16x2": "bf16", "e4m3x2": "e4m3", "e5m2x2": "e5m2", "e2m1x2": "e2m1", "ue8m0x2": "ue8m0"}
 _ROUNDINGS = ("rn", "rz", "rm", "rp")
+_INFINITY, _BELOW_TF32, _HALF_OF_TF32 = np.uint32(0x7F800000), np.uint32(0x1FFF), np.uint32(0x1000)
 
 
 def _to_float(values: Array, source: str, target: str, options: set[str]) -> Array:
@@ -29,7 +29,7 @@ def _to_float(values: Array, source: str, target: str, options: set[str]) -> Arr
     if source == "f32" and "ftz" in options:
         values = flush(values)
     if whole is not None and source == target:
-        result = _WHOLE[whole](values.astype(np.float32) if values.dtype.itemsize == 2 else values).astype(values.dtype)
+        result = canonicalise_nan(_WHOLE[whole](values.astype(np.float32) if values.dtype.itemsize == 2 else values).astype(values.dtype))
     elif source == target:
         result = values
     else:
@@ -41,6 +41,24 @@ def _to_float(values: Array, source: str, target: str, options: set[str]) -> Arr
     return flush(result) if target == "f32" and "ftz" in options else result
 
 
+def clamp_negative(codes: Array) -> Array:
+    """Return zeros for codes with a sign, as ``.relu`` does; a NaN has none, since it is canonical."""
+    return np.where(codes >> codes.dtype.type(8 * codes.itemsize - 1), codes.dtype.type(0), codes)
+
+
+def _keep_finite(values: Array) -> Array:
+    """Return the largest number of 16 bits for an infinity, as ``.satfinite`` does: the code below."""
+    codes = values.view(np.uint16)
+    return np.where(np.isinf(values), codes - np.uint16(1), codes).view(values.dtype)
+
+
+def _limit(values: Array, options: set[str]) -> Array:
+    """Apply ``.satfinite`` and ``.relu`` to numbers of 16 bits."""
+    if "satfinite" in options:
+        values = _keep_finite(values)
+    return clamp_negative(values.view(np.uint16)).view(values.dtype) if "relu" in options else values
+
+
 def convert(values: Array, source: str, target: str, options: set[str]) -> Array:
     """Convert values of one type.
 
@@ -50,17 +68,14 @@ def convert(values: Array, source: str, target: str, options: set[str]) -> Array
         If it is a conversion that nothing here does.
     """
     if target == "tf32":
-        if options == {"rna"}:
-            return round_to_tf32(values).view(np.uint32)
-        if options in ({"rn"}, {"rz"}):
-            return _cut_to_tf32(values, *options)
-        raise NotEmulatedError(f"cvt.{'.'.join(sorted(options))}.{target}.{source}")
-    if options & {"rs", "relu", "satfinite"} or ("sat" in options and target not in _FLOATS):
-        raise NotEmulatedError(f"cvt.{'.'.join(sorted(options))}.{target}.{source}")
+        return _to_tf32(values, options)
+    limits = options & {"relu", "satfinite"}
+    if "rs" in options or (limits and (source != "f32" or target not in ("f16", "bf16"))) or ("sat" in options and target not in _FLOATS):
+        raise NotEmulatedError(f"cvt to {target}")
     if source in _FLOATS and target in _FLOATS:
-        found = _to_float(values, source, target, options)
+        found = _limit(_to_float(values, source, target, options), options)
         if "sat" in options:
-            found = np.where(np.isnan(found), found.dtype.type(0), np.clip(found, 0, 1)).astype(found.dtype)
+            found = saturate(found)
         return found
     if source in _FLOATS:
         mode = next((mode for mode in _WHOLE if mode in options), "rzi")
@@ -72,17 +87,27 @@ def convert(values: Array, source: str, target: str, options: set[str]) -> Array
         return cut_to_integers(rounded, bits, signed=signed)
     if target in _FLOATS:
         if not options <= set(_ROUNDINGS):
-            raise NotEmulatedError(f"cvt.{'.'.join(sorted(options))}.{target}.{source}")
+            raise NotEmulatedError(f"cvt to {target}")
         return round_integers(values, target, *options)
     if options:
-        raise NotEmulatedError(f"cvt.{'.'.join(sorted(options))}.{target}.{source}")
+        raise NotEmulatedError(f"cvt to {target}")
     return resize(values, KINDS[target])
 
 
-def _cut_to_tf32(values: Array, rounding: str) -> Array:
-    """Round to tf32 to nearest even, or toward zero, in registers of 32 bits."""
-    codes = np.asarray(encode(values, "tf32", rounding="rz" if rounding == "rz" else "rn"))
-    return np.where(np.isnan(values), np.uint32(0x7FFFFFFF), codes.astype(np.uint32))
+def _to_tf32(values: Array, options: set[str]) -> Array:
+    """Round to tf32, in registers of 32 bits."""
+    rounding = options - {"relu", "satfinite"}
+    if len(rounding) != 1 or not rounding <= {"rna", "rn", "rz"} or ("satfinite" in options and rounding != {"rna"}):
+        raise NotEmulatedError("cvt to tf32")
+    if rounding == {"rna"}:
+        codes = values.view(np.uint32)
+        codes = np.where(codes & _INFINITY == _INFINITY, codes, codes + _HALF_OF_TF32) & ~_BELOW_TF32  # a NaN is cut off
+    else:
+        codes = np.asarray(encode(values, "tf32", rounding="rz" if rounding == {"rz"} else "rn")).astype(np.uint32)
+        codes = np.where(np.isnan(values), np.uint32(0x7FFFFFFF) & ~_BELOW_TF32, codes)
+    if "satfinite" in options:  # of a NaN, too
+        codes = np.where(codes & _INFINITY == _INFINITY, codes - _BELOW_TF32 - np.uint32(1), codes)
+    return clamp_negative(codes) if "relu" in options else codes
 
 
 def _size(kind: str) -> tuple[int, bool]:
@@ -122,21 +147,25 @@ def pack(high: Array, low: Array, source: str, target: str, options: set[str]) -
     """
     fmt = PACKED[target]
     roundings = options & set(_ROUNDINGS)
-    if options - {"satfinite", "relu", *_ROUNDINGS} or len(roundings) != 1 or ("satfinite" in options) == (target in PAIRS):
-        raise NotEmulatedError(f"cvt.{'.'.join(sorted(options))}.{target}.{source}")
-    if "relu" in options:
-        raise NotEmulatedError(f"cvt.{'.'.join(sorted(options))}.{target}.{source}")
+    if options - {"satfinite", "relu", *_ROUNDINGS} or len(roundings) != 1 or ("satfinite" not in options and target not in PAIRS):
+        raise NotEmulatedError(f"cvt to {target}")
     bits = format_of(fmt).bits
     wide = np.dtype(f"u{max(1, 2 * bits // 8)}")
-    codes = [_codes(one, source, fmt, *roundings).astype(wide) for one in (high, low)]
-    return np.asarray(codes[0] << wide.type(bits) | codes[1])
+    codes = [_codes(one, source, fmt, *roundings) for one in (high, low)]
+    if target in PAIRS and "satfinite" in options:
+        codes = [_keep_finite(one.view(format_of(fmt).dtype)).view(one.dtype) for one in codes]
+    if "relu" in options:
+        codes = [np.where(one >> one.dtype.type(bits - 1), one.dtype.type(0), one) for one in codes]
+    return np.asarray(codes[0].astype(wide) << wide.type(bits) | codes[1])
 
 
-def unpack(values: Array, source: str, target: str) -> Array:
+def unpack(values: Array, source: str, target: str, *, relu: bool = False) -> Array:
     """Convert two narrow numbers to two of 16 bits, ``cvt.rn.f16x2.e4m3x2``."""
     fmt = format_of(PACKED[source])
     mask = values.dtype.type((1 << fmt.bits) - 1)
     halves = [np.asarray(values >> values.dtype.type(fmt.bits * index) & mask).astype(np.uint8) for index in (0, 1)]
     wide = [np.asarray(decode(one, fmt)).astype(PAIRS[target]).view(np.uint16) for one in halves]
     wide = [np.where(np.isnan(one.view(PAIRS[target])), np.uint16(0x7FFF), one) for one in wide]
+    if relu:
+        wide = [clamp_negative(one) for one in wide]
     return wide[0].astype(np.uint32) | wide[1].astype(np.uint32) << np.uint32(16)

@@ -17,12 +17,18 @@ from fastmma.triton.numbers import fused, take_extremum
 
 Array = NDArray[Any]
 _TINY = np.float32(float.fromhex("0x1p-126"))
+_NORMAL = {np.dtype(np.float32): _TINY, np.dtype(np.float16): np.float16(float.fromhex("0x1p-14"))}
 
 
 def flush(x: Array) -> Array:
-    """Return numbers of f32, with those below the normal ones as zeros."""
-    small = np.abs(x) < _TINY
-    return np.where(small, np.copysign(np.float32(0), x), x) if small.any() else x
+    """Return numbers of f32 or f16, with those below the normal ones as zeros."""
+    small = np.abs(x) < _NORMAL[x.dtype]
+    return np.asarray(np.where(small, np.copysign(x.dtype.type(0), x), x)) if small.any() else x
+
+
+def saturate(x: Array) -> Array:
+    """Return numbers from 0 to 1: a zero is positive, and stands for NaN."""
+    return np.asarray(np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))).astype(x.dtype)
 
 
 def _wide(x: Array) -> Array:
@@ -68,11 +74,17 @@ def magnitude(x: Array) -> Array:
 
 def copy_sign(x: Array, y: Array) -> Array:
     """Return the second number with the sign of the first, as ``copysign`` does."""
-    return np.copysign(y, x)
+    return np.where(np.signbit(x) != np.signbit(y), negate(y), y)
 
 
 def _extremum(*values: Array, largest: bool, keeps_nan: bool) -> Array:
     return reduce(partial(take_extremum, largest=largest, keeps_nan=keeps_nan), values)
+
+
+def join_signs(function: Callable[..., Array], x: Array, y: Array) -> Array:
+    """Apply a function to magnitudes, and give the result the sign of a product, ``.xorsign.abs``."""
+    result = function(magnitude(x), magnitude(y))
+    return np.where(np.signbit(x) != np.signbit(y), negate(result), result)
 
 
 def _unit(name: str) -> Callable[[Array], Array]:
@@ -136,7 +148,6 @@ EXACT: Mapping[str, Callable[..., Array]] = {
     "sqrt": np.sqrt,
     "div": np.divide,
     "rcp": lambda x: x.dtype.type(1) / x,
-    "copysign": copy_sign,
 }
 SIGNS: Mapping[str, Callable[..., Array]] = {"neg": negate, "abs": magnitude}
 EXTREMA: Mapping[str, Callable[..., Array]] = {name: partial(_extremum, largest=name == "max") for name in ("max", "min")}
@@ -145,6 +156,6 @@ TESTS: Mapping[str, Callable[[Array], Array]] = {  # of testp
     "infinite": np.isinf,
     "number": lambda x: ~np.isnan(x),
     "notanumber": np.isnan,
-    "normal": lambda x: np.isfinite(x) & (np.abs(x) >= np.finfo(x.dtype).tiny),
+    "normal": lambda x: np.isfinite(x) & ((np.abs(x) >= np.finfo(x.dtype).tiny) | (x == 0)),
     "subnormal": lambda x: (np.abs(x) < np.finfo(x.dtype).tiny) & (x != 0),
 }

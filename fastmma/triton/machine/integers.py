@@ -52,8 +52,8 @@ def divide(x: Array, y: Array) -> Array:
 
 
 def remain(x: Array, y: Array) -> Array:
-    """Return what a division toward zero leaves; the dividend where the divisor is zero."""
-    return np.asarray(np.where(y == 0, x, x - divide(x, y) * y))
+    """Return what a division toward zero leaves; all bits are set where the divisor is zero."""
+    return np.asarray(np.where(y == 0, np.array(-1, np.int64).astype(x.dtype), x - divide(x, y) * y))
 
 
 def _shift(x: Array, count: Array, shift: Callable[[Array, Array], Array]) -> Array:
@@ -80,13 +80,14 @@ def extract(x: Array, place: Array, length: Array) -> Array:
     bits = 8 * x.dtype.itemsize
     wide = x.view(np.dtype(f"u{x.dtype.itemsize}")).astype(np.uint64)
     at, size = (part.astype(np.uint64) & np.uint64(255) for part in (place, length))
-    mask = np.where(size >= bits, np.uint64((1 << bits) - 1), (np.uint64(1) << np.minimum(size, np.uint64(63))) - np.uint64(1))
-    field = np.where(at < 64, wide >> np.minimum(at, np.uint64(63)), np.uint64(0)) & mask
+    there = np.minimum(size, np.uint64(bits) - np.minimum(at, np.uint64(bits)))  # bits of the field that lie in the number
+    mask = np.where(there >= 64, ~np.uint64(0), (np.uint64(1) << np.minimum(there, np.uint64(63))) - np.uint64(1))
+    field = wide >> np.minimum(at, np.uint64(63)) & mask
     if x.dtype.kind == "i":
         last = np.minimum(at + size - np.uint64(1), np.uint64(bits - 1))
         sign = np.where(size == 0, np.uint64(0), wide >> last & np.uint64(1))
         field = np.where(sign == 1, field | ~mask, field)
-    return field.astype(np.dtype(f"u{x.dtype.itemsize}")).view(x.dtype)
+    return np.asarray(field.astype(np.dtype(f"u{x.dtype.itemsize}"))).view(x.dtype)
 
 
 def insert(x: Array, y: Array, place: Array, length: Array) -> Array:
@@ -194,16 +195,34 @@ def find_highest(x: Array) -> Array:
     return np.uint32(8 * x.dtype.itemsize - 1) - count_leading_zeros(unsigned)
 
 
-def dot_bytes(x: Array, y: Array, z: Array, *, signed: tuple[bool, bool]) -> Array:
-    """Add the products of four bytes to a number, ``dp4a``."""
-    total = z.view(np.int32)
-    for index in range(4):
-        parts = [
-            (one >> np.uint32(8 * index)).astype(np.uint8).view(np.int8 if is_signed else np.uint8).astype(np.int32)
-            for one, is_signed in zip((x, y), signed, strict=True)
-        ]
-        total = total + parts[0] * parts[1]
-    return total.view(np.uint32)
+def _multiply_24(x: Array, y: Array, *, high: bool) -> Array:
+    wide = np.int64 if x.dtype.kind == "i" else np.uint64
+    unused = wide(40)
+    a, b = (one.astype(wide) << unused >> unused for one in (x, y))
+    return np.asarray(a * b >> wide(16 if high else 0)).astype(x.dtype)
+
+
+def _add_24(x: Array, y: Array, z: Array, *, high: bool) -> Array:
+    return _multiply_24(x, y, high=high) + z
+
+
+OF_24_BITS: Mapping[str, Callable[..., Array]] = {"mul24": _multiply_24, "mad24": _add_24}
+
+
+def mask_bits(place: Array, length: Array, *, wraps: bool) -> Array:
+    """Set so many bits from a place on, ``bmsk``."""
+    at, size = (one & np.uint32(31) if wraps else np.minimum(one, np.uint32(32)) for one in (place, length))
+    ones = (np.uint64(1) << size.astype(np.uint64)) - np.uint64(1)
+    return np.asarray(ones << at.astype(np.uint64)).astype(np.uint32)
+
+
+def extend(x: Array, length: Array, *, wraps: bool) -> Array:
+    """Keep so many bits, with zeros or the sign in front, ``szext``."""
+    size = (length & np.uint32(31) if wraps else np.minimum(length, np.uint32(32))).astype(np.uint64)
+    wide = np.int64 if x.dtype.kind == "i" else np.uint64
+    unused = (np.uint64(64) - size).astype(wide)
+    kept = np.where(size == 0, 0, x.astype(wide) << np.minimum(unused, wide(63)) >> np.minimum(unused, wide(63)))
+    return kept.astype(x.dtype)
 
 
 # by name: values of the type, in and out

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from fastmma.host.errors import NotEmulatedError
-from fastmma.triton.machine.arithmetic_steps import make_comparison, make_conversion, make_float, make_integer
+from fastmma.triton.machine.arithmetic_steps import make_float, make_integer
 from fastmma.triton.machine.bulk_steps import PARAMETERS, make_bulk_step
 from fastmma.triton.machine.carries import make_carry
 from fastmma.triton.machine.code import Step
+from fastmma.triton.machine.conversion_steps import make_comparison, make_conversion, make_mark
 from fastmma.triton.machine.data_steps import make_atomic, make_copy, make_load, make_move, make_store
 from fastmma.triton.machine.operands import EXACT, MOVED, Plan, find_kind, is_float, make_pure, make_writer
 from fastmma.triton.machine.state import Array, Mask, Run, State
@@ -64,6 +65,8 @@ def make_step(step: Step, plan: Plan) -> tuple[Run, str]:
         return lambda state, mask: write(state, get(state.registers) + state.registers[base], mask), MOVED
     if name == "setp":
         return make_comparison(step, plan, parts), EXACT
+    if name == "set":
+        return make_mark(step, plan, parts), EXACT
     if name == "selp":
         return make_pure(step, plan, [parts[1], parts[1], "pred"], _choose), MOVED
     if name == "cvt":

@@ -26,7 +26,7 @@ KINDS: dict[str, np.dtype[Any]] = {
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
     "tf32": np.dtype(np.uint32),
-    **dict.fromkeys(("f16x2", "bf16x2"), np.dtype(np.uint32)),
+    **dict.fromkeys(("f16x2", "bf16x2", "s16x2", "u16x2"), np.dtype(np.uint32)),
     "f32x2": np.dtype(np.uint64),
     **dict.fromkeys(("e4m3x2", "e5m2x2", "ue8m0x2"), np.dtype(np.uint16)),
     "e2m1x2": np.dtype(np.uint8),

@@ -48,7 +48,7 @@ def test_products_that_ptxas_may_fuse_are_assumed() -> None:
 @pytest.mark.parametrize(
     ("text", "pack", "said"),
     [
-        ("min.xorsign.abs.f32 $0, $1, $2;", 1, r"test_assembly.py:\d+\): inline assembly: nothing here executes min\.xorsign"),
+        ("vadd4.u32.u32.u32 $0, $1, $2, $1;", 1, r"test_assembly.py:\d+\): inline assembly: nothing here executes vadd4"),
         ("mul.f32 $0, $2, $4; mul.f32 $1, $3, $5;", 2, r"several elements at once"),
     ],
 )

@@ -1,4 +1,7 @@
-"""Triton's own tutorials of Gluon, where FASTMMA_TRITON_TUTORIALS names the folder that holds them (python/tutorials in its repository)."""
+"""Triton's own tutorials of Gluon, as of its commit 63068fc.
+
+FASTMMA_TRITON_TUTORIALS names the folder that holds them (python/tutorials in its repository).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,8 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -17,9 +18,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from triton._C.libtriton import nvidia  # noqa: E402
-from triton.experimental.gluon.language import shared_memory_descriptor  # noqa: E402
-from triton.experimental.gluon.language.nvidia.blackwell import tma as tma_of_blackwell  # noqa: E402
-from triton.experimental.gluon.language.nvidia.hopper import tma  # noqa: E402
 
 import fastmma.torch  # noqa: E402
 from fastmma.triton import interpret  # noqa: E402
@@ -42,14 +40,26 @@ TESTS = (
     ("H100", "05-wgmma", "test_blocked_matmul", (208, 416, 304, 64, 64, 64, True, 8)),
     ("H100", "05-wgmma", "test_blocked_matmul_pipelined", (208, 416, 304, 128, 128, 128, 4)),
     ("B200", "06-tcgen05", "test_tmem_example_kernel", (64, 128, 4)),
+    ("B200", "06-tcgen05", "test_small_mma", (64, 128, 128, True, True, 4)),
+    ("B200", "06-tcgen05", "test_small_mma", (128, 128, 128, False, False, 8)),
     ("B200", "06-tcgen05", "test_blocked_matmul_pipelined", (208, 416, 304, 128, 128, 128, 4)),
     ("H100", "08-warp-specialization", "test_elementwise_add_warp_specialized", (4000, 120, 32, 64, 2, 2, 4)),
     ("H100", "07-persistence", "test_persistent_matmul_pipelined", (208, 416, 304, 64, 64, 64, 3, 4, scheduler)),
+    ("H100", "07-persistence", "test_persistent_matmul_pipelined", (208, 416, 304, 128, 256, 64, 4, 8, scheduler)),
+    ("B200", "07-persistence", "test_persistent_matmul_pipelined", (208, 416, 304, 128, 256, 64, 3, 4, scheduler)),
     ("B200", "08-warp-specialization", "test_matmul_warp_specialized", (208, 416, 304, 128, 256, 64, 2, 4, 4, scheduler)),
+    ("B200", "09-tma-gather-scatter", "test_async_gather", (8, 16, 48, torch.bfloat16, 256, 256, None)),
+    ("B200", "09-tma-gather-scatter", "test_async_scatter", (8, 16, 48, torch.bfloat16, 256, 256, None)),
+    ("B200", "09-tma-gather-scatter", "test_matmul_fused_gather_scatter", (256, 256, 256, 128, 128, 64, 3)),
     ("B200", "10-tcgen05-copy", "test_tcgen05_copy_nvmma_shared", (128, 64, 2, torch.float32, 128)),
     ("B200", "11-tcgen05-mma-scaled", "test_simple_mma_scaled", (256, 256, 512, "mxfp8", "mxfp4", 128, 128)),
     ("B200", "11-tcgen05-mma-scaled", "test_mma_scaled_tcgen05_copy", (256, 256, 512, "nvfp4", "nvfp4", 128, 256)),
     ("B200", "12-cluster-launch-control", "test_op", (504, 504, 200, True)),
+    ("B200", "12-cluster-launch-control", "test_op", (504, 504, 200, False)),
+    ("H100", "13-conv-im2col", "test_tma_im2col_simple", ()),
+    ("H100", "13-conv-im2col", "test_tma_im2col_padded", ()),
+    ("H100", "13-conv-im2col", "test_tma_im2col_offset", ()),
+    ("H100", "13-conv-im2col", "test_tma_im2col_multi_batch", ()),
     ("H100", "13-conv-im2col", "test_tma_im2col_multi_batch_padded", ()),
     ("H100", "13-conv-im2col", "test_conv2d_tma_im2col", (1, 16, 16, 64, 64, 3, 3, 2, 1)),
     ("H100", "14-multicta", "test_multicta_softmax_f32", (16, 1 << 16)),
@@ -58,30 +68,15 @@ TESTS = (
     ("B200", "14-multicta", "test_tma_tcgen05", ()),
     ("B200", "14-multicta", "test_matmul_multicta", ()),
 )
-# what a tutorial measures when it is imported, with tensors of 8 GiB
-BENCHMARK = "\nbenchmark_multicta_softmax_f32()\n"
 # a load overwrites what the product before it may still read, which this tutorial waits for one line too late
 RACES = {"test_conv2d_tma_im2col"}
-# what tutorials that are older than the installed Triton call, which still knows the names
-RENAMED = (
-    (tma, "async_copy_shared_to_global", tma.async_store),
-    (tma_of_blackwell, "async_copy_shared_to_global", tma_of_blackwell.async_store),
-    (tma, "async_copy_global_to_shared", tma.async_load),
-    (tma, "async_copy_global_to_shared_im2col", tma.async_load_im2col),
-    (shared_memory_descriptor, "_reinterpret", shared_memory_descriptor.reinterpret),
-)
 
 
 @pytest.fixture
-def tutorials(tmp_path: Path) -> Iterator[None]:
-    name = "14-multicta.py"
-    (tmp_path / name).write_text(Path(FOLDER, "gluon", name).read_text().replace(BENCHMARK, "\n"))
-    with ExitStack() as stack:
-        for holder, name, value in RENAMED:
-            stack.enter_context(patch.object(holder, name, value, create=True))
-        stack.enter_context(patch.object(nvidia.cublas, "CublasLt", lambda _workspace: None))  # for benchmarks alone
-        stack.enter_context(patch.object(sys, "path", [str(tmp_path), str(Path(FOLDER, "gluon")), *sys.path]))
-        yield
+def tutorials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(nvidia.cublas, "CublasLt", lambda _workspace: None)  # for benchmarks alone
+    monkeypatch.syspath_prepend(str(Path(FOLDER, "gluon")))
+    yield
     for name in [name for name in sys.modules if name[:2].isdigit()]:  # they ask for the GPU when they are imported
         del sys.modules[name]
 

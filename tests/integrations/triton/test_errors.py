@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ def unknown_assembly(x, y, N: tl.constexpr):
 @triton.jit
 def refused_assembly(x, y, N: tl.constexpr):
     i = tl.arange(0, N)
-    v = tl.inline_asm_elementwise("min.xorsign.abs.f32 $0, $1, $1;", "=r,r", [tl.load(x + i)], tl.float32, True, 1)
+    v = tl.inline_asm_elementwise("vadd4.u32.u32.u32 $0, $1, $1, $1;", "=r,r", [tl.load(x + i)], tl.float32, True, 1)
     tl.store(y + i, v)
 
 
@@ -84,7 +85,7 @@ ERRORS: dict[Any, tuple[type[Exception], str]] = {
     odd_range: (fastmma.NotEmulatedError, r"range must be a power of 2 \(.*: i = tl\.arange\(0, 48\)"),
     no_such_function: (fastmma.NotEmulatedError, r"no attribute 'tanhh'.*, says Triton's compiler"),
     unknown_assembly: (fastmma.NotEmulatedError, r"foo\.bar\.f32.*test_errors\.py:\d+"),
-    refused_assembly: (fastmma.NotEmulatedError, r"nothing here executes min\.xorsign\.abs\.f32 \(.*test_errors\.py:\d+"),
+    refused_assembly: (fastmma.NotEmulatedError, r"nothing here executes vadd4\.u32\.u32\.u32 \(.*test_errors\.py:\d+"),
     unmasked_load: (
         fastmma.NotEmulatedError,
         r"loads from memory .* bytes behind the end of \w+\): is a mask missing\? \(.*test_errors\.py:\d+",
@@ -118,6 +119,68 @@ def test_a_kernel_that_the_compiler_refuses_is_an_error(kernel: Any, line: str, 
     assert "refused_kernels.py:" in told
     assert f": {line}" in told
     assert advice in rest
+
+
+@triton.jit
+def takes_two(x, y, N: tl.constexpr):
+    tl.store(y + tl.arange(0, N), tl.load(x + tl.arange(0, N)))
+
+
+@triton.autotune([triton.Config({"N": 64})], key=[])
+@triton.jit
+def tuned(x, y, N: tl.constexpr):
+    tl.store(y + tl.arange(0, N), tl.load(x + tl.arange(0, N)))
+
+
+# a launch that no GPU takes, and parts of what is said of it
+LAUNCHES: dict[str, tuple[Callable[[], Any], type[Exception], str, str]] = {
+    "an argument is missing": (lambda: takes_two[(1,)](X, Y), TypeError, "missing 1 required .* 'N'", "its parameters are x, y, N"),
+    "one is too many": (lambda: takes_two[(1,)](X, Y, 64, 3), TypeError, "takes 3 positional arguments", "its parameters are x, y, N"),
+    "no such option": (lambda: takes_two[(1,)](X, Y, 64, warps=4), ValueError, "warps is neither a parameter nor", "leave it out"),
+    "three warps": (lambda: takes_two[(1,)](X, Y, 64, num_warps=3), ValueError, "num_warps=3", "take one of 1, 2, 4"),
+    "no grid": (lambda: takes_two[None](X, Y, 64), TypeError, "the grid is None", "a tuple of one to three integers"),
+    "a number as the grid": (lambda: takes_two[3](X, Y, 64), TypeError, "the grid is 3", "a tuple of one to three integers"),
+    "parts of a program": (lambda: takes_two[(1.5,)](X, Y, 64), TypeError, r"the grid is \(1\.5,\)", "a tuple of one to three integers"),
+    "too many programs": (lambda: takes_two[(1, 1 << 16)](X, Y, 64), ValueError, r"the grid is \(1, 65536\)", "0 to 65535 programs"),
+    "a grid of another kernel": (lambda: takes_two[lambda meta: (meta["M"],)](X, Y, 64), ValueError, "asks for 'M'", "it can have x, y, N"),
+    "complex numbers": (lambda: takes_two[(1,)](X.to(torch.complex64), Y, 64), TypeError, "x is a tensor of complex64", "another"),
+    "no memory": (lambda: takes_two[(1,)](X.to("meta"), Y, 64), TypeError, "x is a meta tensor", "pass a dense one"),
+    "more than 64 bits": (lambda: takes_two[(1,)](X, 1 << 70, 64), ValueError, "y is 1180591620717411303424", "pass its parts"),
+    "a configuration's value": (lambda: tuned[(1,)](X, Y, N=64), TypeError, "name N", "leave it out of one"),
+}
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_a_launch_that_no_gpu_takes_names_the_kernel_and_its_line(name: str) -> None:
+    call, kind, what, advice = LAUNCHES[name]
+    told = rf"(takes_two|tuned): .*{what}.* \(.*test_errors\.py:\d+: def .*\); .*{advice}"
+    with pytest.raises(fastmma.FastmmaError, match=told) as found, fastmma.triton.interpret("H100"):
+        call()
+    assert isinstance(found.value, kind)
+
+
+@triton.jit
+def scans_over_blocks(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i, tl.cumsum(tl.load(x + i), 0))
+
+
+def test_what_the_compilers_passes_do_not_take_is_an_error() -> None:
+    told = r"scans_over_blocks: .*PassManager.* \(.*test_errors\.py:\d+: def .*\), says Triton's compiler.*; what it printed above"
+    with pytest.raises(fastmma.NotEmulatedError, match=told), fastmma.triton.interpret("H100"):
+        scans_over_blocks[(1,)](X, Y.clone(), 64, num_ctas=2)
+
+
+@triton.jit
+def makes_descriptors(x, y, N: tl.constexpr):
+    made = tl.make_tensor_descriptor(y, [N], [1], [N])
+    made.store([0], tl.make_tensor_descriptor(x, [N], [1], [N]).load([0]))
+
+
+def test_kernels_whose_ptx_is_not_executed_are_named_with_advice() -> None:
+    told = r'tensor descriptors that the kernel makes \(.*test_errors\.py:\d+\); lowering="compile" interprets the kernel'
+    with pytest.raises(fastmma.NotEmulatedError, match=told), fastmma.triton.interpret("H100", lowering="ptx"):
+        makes_descriptors[(1,)](X, Y.clone(), 64)
 
 
 def test_rules_interpret_what_the_compiler_refuses() -> None:

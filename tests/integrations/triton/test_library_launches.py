@@ -14,7 +14,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from tests.reference.triton_libraries_recording import KEPT, digest, execute, list_arrays
+from tests.reference.triton_libraries import CASES
+from tests.reference.triton_libraries_recording import KEPT, digest, execute
 
 with np.load(KEPT) as _built:
     LAUNCHES = json.loads(str(_built["launches"]))
@@ -24,5 +25,11 @@ with np.load(KEPT) as _built:
 def test_a_launch_leaves_what_an_h200_left(number: int) -> None:
     launch = LAUNCHES[number]
     with np.load(KEPT) as built:
-        left, _ = execute(launch, built[f"ptx{number}"].tobytes().decode(), b"", list_arrays(built, number))
+        ptx, cubin = (built[launch[name]].tobytes() for name in ("ptx", "cubin"))
+        left, _ = execute(launch, ptx.decode(), cubin, [built[name] for name in launch["given"]])
     assert [digest(one) for one in left] == launch["left"]
+
+
+def test_all_operations_of_both_libraries_are_recorded() -> None:
+    of_page = {f"{case.library}: {case.name}" for case in CASES if case.library in ("Liger", "FLA")}
+    assert {launch["case"] for launch in LAUNCHES} == of_page
