@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 _UNIT = 149  # bits of a float32 below 1
+_FEW = 5  # bits of exponents that are bytes, of products too
 _SHORT = 8  # bits of codes that a table of all is faster for
 
 
@@ -35,7 +36,11 @@ def lane_steps(operation: Operation) -> Steps | None:
     if not in_windows(operation) or (row.align_bits, row.join_bits) != (window_lanes.ALIGN_BITS, window_lanes.JOIN_BITS):
         return None
     ways = _ways(row)
-    return window_panels.Steps(row.terms // ways, ways) if (row.terms, ways) in window_lanes.WINDOWS else None
+    if (row.terms, ways) not in window_lanes.WINDOWS:
+        return None
+    formats = operation.instruction.formats
+    narrow = max(formats.a.exponent_bits, formats.b.exponent_bits) <= _FEW
+    return window_panels.Steps(row.terms // ways, ways, narrow=narrow)
 
 
 def _exact_steps(operation: Operation) -> Steps:

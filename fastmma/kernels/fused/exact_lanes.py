@@ -46,7 +46,7 @@ def _one_row(how: Any, x: Any, y: Any, c: int, steps: int) -> Any:
         c1, differs = _ends(l1, h1, c1, differs)
         c2, differs = _ends(l2, h2, c2, differs)
         c3, differs = _ends(l3, h3, c3, differs)
-        x, y = at(x, 1, how.terms, 1), at(y, 1, how.terms, PANEL)
+        x, y = at(x, 1, how, 1), at(y, 1, how, PANEL)
     stored((c0, c1, c2, c3), c)
     return any_lane(differs)
 
@@ -108,7 +108,7 @@ def _four_rows(how: Any, x: int, row: int, y: int, c: int, out: int, steps: int)
 def exact_rows(how: Any, x: Any, y: Any, steps: int, lowest: int, sums: Any, left: Any, panel: int, first_row: int) -> None:
     """Some steps of rows, as many as `sums` has but the last three, and of a panel; rows with sums that are not known are `left`."""
     found = np.empty((ROWS, PANEL), np.float32)
-    row, right = 8 * x.values.shape[1], addresses(y, panel)
+    row, right = 8 * x.values.shape[1], addresses(y, panel, panel)
     for first in range(0, len(sums) - (ROWS - 1), ROWS):
         i = first_row + first
         if lowest + x.lowest[i : i + ROWS].min() >= how.least:
@@ -120,4 +120,6 @@ def exact_rows(how: Any, x: Any, y: Any, steps: int, lowest: int, sums: Any, lef
                     store(load(np.intp(found[each].ctypes.data), np.float32, PANEL), np.intp(sums[first + each].ctypes.data))
                 continue
         for line in range(first, min(first + ROWS, len(sums) - (ROWS - 1))):
-            left[first_row + line] |= _one_row(how, addresses(x, first_row + line), right, np.intp(sums[line].ctypes.data), steps)
+            left[first_row + line] |= _one_row(
+                how, addresses(x, first_row + line, first_row + line), right, np.intp(sums[line].ctypes.data), steps
+            )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastmma.kernels.fused.window_panels import PANEL, in_vectors
+from fastmma.kernels.fused.window_panels import PANEL, in_vectors, places_of
 from fastmma.kernels.llvm.compilation import inner
 from fastmma.kernels.llvm.simd import convert, interleave, load, store
 
@@ -38,17 +38,16 @@ def stored(sums: Any, c: int) -> None:
 
 
 @inner
-def at(lines: Any, windows: int, terms: int, columns: int) -> Any:
-    """The addresses some windows later; exponents of one line of A are pairs."""
+def at(lines: Any, windows: int, how: Any, columns: int) -> Any:
+    """The addresses some windows later; exponents of one line of A are pairs, and signs as wide where exponents are bytes."""
     exponents = 4 if columns == 1 else 2 * columns
-    return Addresses(
-        lines.values + 8 * columns * windows * terms, lines.exponents + exponents * windows * terms, lines.signs + columns * windows
-    )
+    signs = exponents if how.narrow else columns
+    k = windows * how.terms
+    return Addresses(lines.values + 8 * columns * k, lines.exponents + exponents * k, lines.signs + signs * windows)
 
 
 @inner
-def addresses(lines: Any, line: int) -> Any:
-    """The addresses of a line, or panel."""
-    values, exponents, signs = lines.values[line], lines.exponents[line], lines.signs[line]
-    places: Any = np.intp(values.ctypes.data), np.intp(exponents.ctypes.data), np.intp(signs.ctypes.data)
-    return Addresses(*places)
+def addresses(lines: Any, line: int, held: int) -> Any:
+    """The addresses of a line, or panel, whose exponents and signs are those of line `held`."""
+    values, exponents, signs = places_of(lines, line, held)
+    return Addresses(values, exponents, signs)

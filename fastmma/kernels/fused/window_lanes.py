@@ -17,10 +17,37 @@ from numpy.typing import NDArray
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fused.exact_lanes import exact_rows
 from fastmma.kernels.fused.lane_sums import EXPONENT, FIELD, HALF, NEAR, addresses, at, loaded, stored
-from fastmma.kernels.fused.window_panels import BIAS, LANES, NONE, PANEL, QUARTER, ROWS, SCALE, SPECIAL, WORD, Packed, Steps
+from fastmma.kernels.fused.window_panels import (
+    BIAS,
+    FIELD_OF_BYTES,
+    LANES,
+    NONE,
+    PANEL,
+    QUARTER,
+    ROWS,
+    SCALE,
+    SPECIAL,
+    WORD,
+    Packed,
+    Steps,
+    held_row,
+)
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.rounding import add_down, fma_down, subtract_down
-from fastmma.kernels.llvm.simd import aligned_stack, bitcast, convert, fma, load, load_scalar, maximum, ones, select, splat, zeros
+from fastmma.kernels.llvm.simd import (
+    aligned_stack,
+    bitcast,
+    convert,
+    fma,
+    load,
+    load_scalar,
+    maximum,
+    ones,
+    select,
+    splat,
+    subtract_or_zero,
+    zeros,
+)
 
 ALIGN_BITS, JOIN_BITS = 24, 31  # of the arithmetic
 WINDOWS = ((8, 1), (4, 1), (16, 2))  # terms of a step, and windows
@@ -31,12 +58,16 @@ _ROWS = 128  # of a thread at a time
 _LOWEST, _HIGHEST = -94, 122  # exponents: products of the lowest have normal sums; the highest one leaves room for K of them and for c
 _LARGEST = float.fromhex("0x1p+126")  # c is less
 _FLOOR = (BIAS - 126) << WORD | QUARTER  # the word of products that are zeros: of the smallest normal f32
+_FLOOR_OF_BYTES = (BIAS - 126 - FIELD_OF_BYTES) * 0x101
+_BYTES = 2 * PANEL
+_UNDER_BYTES = (QUARTER << WORD | FIELD_OF_BYTES >> 8) * 0x101  # below each byte
 _ONE = 1 << FIELD
 _BITS_OF_WORD = 16
 _UPPER = -1 << 64 - _BITS_OF_WORD  # the first word
 _COUNTED = (1 << WORD) - 1  # where a start has the number of negative products
 _FAR = (FIELD + 1) * _ONE  # from the exponent of a start: c of a step in two windows is zero, so far below the products
 _NOTHING = ((1 << 9) << WORD | QUARTER) * 0x0001_0001_0001_0001  # words of a step without products
+_NO_BYTES = (QUARTER << WORD | FIELD_OF_BYTES >> 8) * 0x0001_0001_0001_0001
 _CUT = float.fromhex("0x1p+21")  # times 1.5 * 2**e, of which a unit is 2**(e - 31)
 _WHOLE = 1 / SCALE
 # fields of sums are 512 to 1023, and this one takes the place of a zero's: a CPU is slow where it meets subnormal numbers
@@ -44,43 +75,64 @@ _SCALE_BITS = HALF | 512 << FIELD
 
 
 @inner
-def _start(words: Any, number: int) -> Any:
+def _start(how: Any, words: Any, number: int) -> Any:
     """1.25 * 2**52 units of a vector's products and more, plus the number of negative ones, from the words of four vectors."""
-    left, right = np.uint64(64 - _BITS_OF_WORD * (number + 1)), np.uint64(_BITS_OF_WORD * (number + 1) % 64)
-    return bitcast(words << splat(left, LANES) | words >> splat(right, LANES) if number < 3 else words, np.float64)
+    right = np.uint64((_BITS_OF_WORD * (number + 1) + (4 if how.narrow else 0)) % 64)
+    left = np.uint64(64) - right
+    return bitcast(words << splat(left, LANES) | words >> splat(right, LANES) if right > 0 else words, np.float64)
 
 
 @inner
-def _starts(words: Any) -> Any:
-    return _start(words, 0), _start(words, 1), _start(words, 2), _start(words, 3)
+def _starts(how: Any, words: Any) -> Any:
+    return _start(how, words, 0), _start(how, words, 1), _start(how, words, 2), _start(how, words, 3)
 
 
 @inner
-def _least() -> Any:
-    """The words from which those of a row start."""
-    return splat(np.int16(_FLOOR), PANEL)
+def _least(how: Any) -> Any:
+    """The words from which those of two rows start; of bytes, both are the first."""
+    least = splat(np.int16(_FLOOR_OF_BYTES if how.narrow else _FLOOR), PANEL)
+    return least, least
 
 
 @inner
-def _larger(words: Any, x: Any, y: Any, k: int) -> Any:
-    """The words of a row, with the products of one k."""
+def _larger(how: Any, words: Any, x: Any, other: Any, y: Any, k: int) -> Any:
+    """The words of two rows, with the products of one k."""
+    first, second = words
     row = bitcast(splat(load_scalar(x.exponents + 4 * k, np.int32), _PAIRS), np.int16)
-    return maximum(words, load(y.exponents + 2 * PANEL * k, np.int16, PANEL) + row)
+    column = load(y.exponents + 2 * PANEL * k, np.int16, PANEL)
+    if how.narrow:
+        larger = maximum(bitcast(first, np.uint8), subtract_or_zero(bitcast(row, np.uint8), bitcast(column, np.uint8)))
+        return bitcast(larger, np.int16), second
+    row_of_other = bitcast(splat(load_scalar(other.exponents + 4 * k, np.int32), _PAIRS), np.int16)
+    return maximum(first, column + row), maximum(second, column + row_of_other)
 
 
 @inner
-def _counted(words: Any, x: Any, y: Any) -> Any:
-    """The words of a row, with the numbers of its negative products."""
-    signs = load(y.signs, np.uint8, PANEL) ^ splat(load_scalar(x.signs, np.uint8), PANEL)
-    return bitcast(words + convert(ones(signs), np.int16), np.uint64)
+def _counts(x: Any, y: Any) -> Any:
+    """The numbers of negative products of a row."""
+    return convert(ones(load(y.signs, np.uint8, PANEL) ^ splat(load_scalar(x.signs, np.uint8), PANEL)), np.int16)
 
 
 @inner
-def _words(how: Any, x: Any, y: Any) -> Any:
-    words = _least()
+def _counted(how: Any, words: Any, x: Any, other: Any, y: Any) -> Any:
+    """The words of two rows, with the numbers of their negative products."""
+    first, second = words
+    if how.narrow:
+        negative = bitcast(splat(load_scalar(x.signs, np.uint32), _PAIRS), np.uint8) ^ load(y.signs, np.uint8, _BYTES)
+        # a byte of an exponent above one of a number, which stands above the first bits of all fields
+        counts = bitcast((bitcast(ones(negative), np.int16) << WORD) + splat(np.int16(_UNDER_BYTES), PANEL), np.uint16)
+        pair, eight = bitcast(first, np.uint16), splat(np.uint16(8), PANEL)
+        low, high = splat(np.uint16(0x00FF), PANEL), splat(np.uint16(0xFF00), PANEL)
+        return bitcast(pair << eight | counts & low, np.uint64), bitcast(pair & high | counts >> eight, np.uint64)
+    return bitcast(first + _counts(x, y), np.uint64), bitcast(second + _counts(other, y), np.uint64)
+
+
+@inner
+def _words(how: Any, x: Any, other: Any, y: Any) -> Any:
+    words = _least(how)
     for k in range(how.terms):
-        words = _larger(words, x, y, k)
-    return _counted(words, x, y)
+        words = _larger(how, words, x, other, y, k)
+    return _counted(how, words, x, other, y)
 
 
 @inner
@@ -97,19 +149,19 @@ def _products(x: Any, other: Any, y: Any, k: int, sums: Any) -> Any:
 
 
 @inner
-def _quarter(how: Any, now: Any, later: Any, part: int, sums: Any, m: Any, n: Any) -> Any:
+def _quarter(how: Any, now: Any, later: Any, part: int, sums: Any, words: Any) -> Any:
     """A quarter of a window's products of two rows, and of the words of the next window."""
     for each in range(how.terms // 4):
         k = part * (how.terms // 4) + each
         sums = _products(now[0], now[1], now[2], k, sums)
-        m, n = _larger(m, later[0], later[2], k), _larger(n, later[1], later[2], k)
-    return sums, m, n
+        words = _larger(how, words, later[0], later[1], later[2], k)
+    return sums, words
 
 
 @inner
-def _uncounted(words: Any, number: int) -> Any:
+def _uncounted(start: Any) -> Any:
     """The start of a vector's sums, without the number of negative products."""
-    bits = bitcast(_start(words, number), np.int64)
+    bits = bitcast(start, np.int64)
     return bitcast(bits & splat(np.int64(~_COUNTED), LANES) | splat(np.int64(QUARTER), LANES), np.float64)
 
 
@@ -122,9 +174,9 @@ def _nearest(total: Any) -> Any:
 
 
 @inner
-def _ended(number: int, words: Any, total: Any, c: Any) -> Any:
+def _ended(start: Any, total: Any, c: Any) -> Any:
     """Let c join the sum of a step, at the unit of its products."""
-    return _nearest(subtract_down(add_down(total, c), _uncounted(words, number)))
+    return _nearest(subtract_down(add_down(total, c), _uncounted(start)))
 
 
 @inner
@@ -143,8 +195,7 @@ def _stored(sums: Any, c: int) -> None:
 @inner
 def _moved(how: Any, lines: Any, windows: int) -> Any:
     """The addresses of two rows and a panel some windows later."""
-    k = how.terms
-    return at(lines[0], windows, k, 1), at(lines[1], windows, k, 1), at(lines[2], windows, k, PANEL)
+    return at(lines[0], windows, how, 1), at(lines[1], windows, how, 1), at(lines[2], windows, how, PANEL)
 
 
 @inner
@@ -153,27 +204,26 @@ def _rows(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> None:
     a0, a1, a2, a3 = _loaded(c)
     b0, b1, b2, b3 = _loaded(c + 4 * PANEL)
     now = x, other, y
-    m, n = _words(how, x, y), _words(how, other, y)
-    p = q = splat(np.uint64(_NOTHING), LANES)
-    p0 = p1 = p2 = p3 = q0 = q1 = q2 = q3 = bitcast(p, np.float64)
+    m, n = _words(how, x, other, y)
+    nothing = _start(how, splat(np.uint64(_NO_BYTES if how.narrow else _NOTHING), LANES), 0)
+    begun = ended = (nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing)
     for step in range(steps):
         later = _moved(how, now, 1 if step + 1 < steps else 0)
-        sums, e, f = _starts(m) + _starts(n), _least(), _least()
-        sums, e, f = _quarter(how, now, later, 0, sums, e, f)
-        a0, b0 = _ended(0, p, p0, a0), _ended(0, q, q0, b0)
-        sums, e, f = _quarter(how, now, later, 1, sums, e, f)
-        a1, b1 = _ended(1, p, p1, a1), _ended(1, q, q1, b1)
-        sums, e, f = _quarter(how, now, later, 2, sums, e, f)
-        a2, b2 = _ended(2, p, p2, a2), _ended(2, q, q2, b2)
-        sums, e, f = _quarter(how, now, later, 3, sums, e, f)
-        a3, b3 = _ended(3, p, p3, a3), _ended(3, q, q3, b3)
-        p, q, now = m, n, later
-        p0, p1, p2, p3, q0, q1, q2, q3 = sums
-        m, n = _counted(e, later[0], later[2]), _counted(f, later[1], later[2])
-    a0, b0 = _ended(0, p, p0, a0), _ended(0, q, q0, b0)
-    a1, b1 = _ended(1, p, p1, a1), _ended(1, q, q1, b1)
-    a2, b2 = _ended(2, p, p2, a2), _ended(2, q, q2, b2)
-    a3, b3 = _ended(3, p, p3, a3), _ended(3, q, q3, b3)
+        starts = _starts(how, m) + _starts(how, n)
+        sums, words = _quarter(how, now, later, 0, starts, _least(how))
+        a0, b0 = _ended(begun[0], ended[0], a0), _ended(begun[4], ended[4], b0)
+        sums, words = _quarter(how, now, later, 1, sums, words)
+        a1, b1 = _ended(begun[1], ended[1], a1), _ended(begun[5], ended[5], b1)
+        sums, words = _quarter(how, now, later, 2, sums, words)
+        a2, b2 = _ended(begun[2], ended[2], a2), _ended(begun[6], ended[6], b2)
+        sums, words = _quarter(how, now, later, 3, sums, words)
+        a3, b3 = _ended(begun[3], ended[3], a3), _ended(begun[7], ended[7], b3)
+        begun, ended, now = starts, sums, later
+        m, n = _counted(how, words, later[0], later[1], later[2])
+    a0, b0 = _ended(begun[0], ended[0], a0), _ended(begun[4], ended[4], b0)
+    a1, b1 = _ended(begun[1], ended[1], a1), _ended(begun[5], ended[5], b1)
+    a2, b2 = _ended(begun[2], ended[2], a2), _ended(begun[6], ended[6], b2)
+    a3, b3 = _ended(begun[3], ended[3], a3), _ended(begun[7], ended[7], b3)
     _stored((a0, a1, a2, a3), c)
     _stored((b0, b1, b2, b3), c + 4 * PANEL)
 
@@ -181,18 +231,18 @@ def _rows(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> None:
 @inner
 def _window(how: Any, now: Any, later: Any, m: Any, n: Any) -> Any:
     """Sums of a window of two rows, and the words of the next one."""
-    sums, e, f = _starts(m) + _starts(n), _least(), _least()
-    sums, e, f = _quarter(how, now, later, 0, sums, e, f)
-    sums, e, f = _quarter(how, now, later, 1, sums, e, f)
-    sums, e, f = _quarter(how, now, later, 2, sums, e, f)
-    sums, e, f = _quarter(how, now, later, 3, sums, e, f)
-    return sums, _counted(e, later[0], later[2]), _counted(f, later[1], later[2])
+    sums, words = _starts(how, m) + _starts(how, n), _least(how)
+    sums, words = _quarter(how, now, later, 0, sums, words)
+    sums, words = _quarter(how, now, later, 1, sums, words)
+    sums, words = _quarter(how, now, later, 2, sums, words)
+    sums, words = _quarter(how, now, later, 3, sums, words)
+    return sums, _counted(how, words, later[0], later[1], later[2])
 
 
 @inner
-def _joined(number: int, words: Any, total: Any, odd: Any, other: Any, c: Any) -> Any:
+def _joined(how: Any, number: int, words: Any, total: Any, odd: Any, other: Any, c: Any) -> Any:
     """Let c join the sums of even and of odd k, all at the larger unit; it counts as zero where it is far below that."""
-    first, second = _uncounted(words, number), _uncounted(odd, number)
+    first, second = _uncounted(_start(how, words, number)), _uncounted(_start(how, odd, number))
     top = bitcast(maximum(bitcast(first, np.int64), bitcast(second, np.int64)) & splat(np.int64(_UPPER), LANES), np.float64)
     both = add_down(add_down(top, total - first), other - second)
     below = bitcast(c, np.int64) & splat(np.int64(EXPONENT), LANES) | splat(np.int64(_ONE - 1), LANES)
@@ -206,17 +256,17 @@ def _rows_apart(how: Any, x: Any, other: Any, y: Any, c: int, steps: int) -> Non
     a0, a1, a2, a3 = _loaded(c)
     b0, b1, b2, b3 = _loaded(c + 4 * PANEL)
     now = x, other, y
-    m, n = _words(how, x, y), _words(how, other, y)
+    m, n = _words(how, x, other, y)
     for step in range(steps):
         odd = _moved(how, now, 1)
-        (p0, p1, p2, p3, q0, q1, q2, q3), r, s = _window(how, now, odd, m, n)
+        (p0, p1, p2, p3, q0, q1, q2, q3), (r, s) = _window(how, now, odd, m, n)
         now = _moved(how, odd, 1 if step + 1 < steps else 0)
-        (r0, r1, r2, r3, s0, s1, s2, s3), e, f = _window(how, odd, now, r, s)
-        a0, b0 = _joined(0, m, p0, r, r0, a0), _joined(0, n, q0, s, s0, b0)
-        a1, b1 = _joined(1, m, p1, r, r1, a1), _joined(1, n, q1, s, s1, b1)
-        a2, b2 = _joined(2, m, p2, r, r2, a2), _joined(2, n, q2, s, s2, b2)
-        a3, b3 = _joined(3, m, p3, r, r3, a3), _joined(3, n, q3, s, s3, b3)
-        m, n = e, f
+        (r0, r1, r2, r3, s0, s1, s2, s3), words = _window(how, odd, now, r, s)
+        a0, b0 = _joined(how, 0, m, p0, r, r0, a0), _joined(how, 0, n, q0, s, s0, b0)
+        a1, b1 = _joined(how, 1, m, p1, r, r1, a1), _joined(how, 1, n, q1, s, s1, b1)
+        a2, b2 = _joined(how, 2, m, p2, r, r2, a2), _joined(how, 2, n, q2, s, s2, b2)
+        a3, b3 = _joined(how, 3, m, p3, r, r3, a3), _joined(how, 3, n, q3, s, s3, b3)
+        m, n = words
     _stored((a0, a1, a2, a3), c)
     _stored((b0, b1, b2, b3), c + 4 * PANEL)
 
@@ -236,13 +286,13 @@ def _run(how: Any, x: Any, y: Any, c: Any, out: Any, left: Any, first_row: int, 
         if how.exact:
             exact_rows(how, x, y, steps, y.lowest[start : start + PANEL].min(), sums, left, panel, first_row)
         else:
-            right = addresses(y, panel)
+            right = addresses(y, panel, panel)
             for i in range(first_row, last_row, 2):
                 total = np.intp(sums[i - first_row].ctypes.data)
                 if how.ways == 1:
-                    _rows(how, addresses(x, i), addresses(x, i + 1), right, total, steps)
+                    _rows(how, addresses(x, i, held_row(how, i)), addresses(x, i + 1, held_row(how, i + 1)), right, total, steps)
                 else:
-                    _rows_apart(how, addresses(x, i), addresses(x, i + 1), right, total, steps)
+                    _rows_apart(how, addresses(x, i, held_row(how, i)), addresses(x, i + 1, held_row(how, i + 1)), right, total, steps)
         for i in range(first_row, last_row):
             for column in range(wide):
                 out[i, start + column] = sums[i - first_row, column]

@@ -294,6 +294,12 @@ def maximum(typingctx: Any, first: Any, second: Any) -> Any:
 
 
 @intrinsic
+def subtract_or_zero(typingctx: Any, first: Any, second: Any) -> Any:
+    """The difference of two unsigned integer vectors, lane by lane, 0 where it is negative."""
+    return _lane_function("usub.sat", (first, second))
+
+
+@intrinsic
 def truncated(typingctx: Any, value: Any) -> Any:
     """Floats rounded toward zero to integers, as floats."""
     return _lane_function("trunc", (value,))
