@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -21,11 +21,14 @@ _X86 = {
     "sum of products of bytes or words": r"vpmadd|vpmull",
     "population count": r"vpopcnt",
     "saturating sum or difference": r"vp(add|sub)us",
+    "quotient or root": r"vdiv|vsqrt",
+    "mask": r"vcmp|vpcmp|vptest",
+    "affine map of bits": r"vgf2p8affine",
     "sum of floats": r"v(add|sub|max|min)[ps][sd]",
-    "shift": r"vps[lr][la]|vpro[lr]",
+    "shift": r"vps[lr][la]|vpror|vprol",
     "unpack": r"vpunpck|vunpck|vshuf|vpshufd",
     "shuffle of bytes": r"vpshufb|vpalignr|valign",
-    "shuffle across the register": r"vperm|vextract|vinsert",
+    "shuffle across the register": r"vperm|vextract|vinsert|vpmultishift",
     "broadcast from memory": r"vp?broadcast",
     "load of bytes as words": r"vpmov[sz]x",
     "conversion": r"vcvt",
@@ -106,6 +109,9 @@ _AMD = {
     "saturating sum or difference": "01",
     "sum of floats": "23",
     "shift": "23",
+    "quotient or root": "1",
+    "mask": "01",
+    "affine map of bits": "01",
     "unpack": "123",
     "shuffle of bytes": "12",
     "shuffle across the register": "12",
@@ -126,6 +132,9 @@ _INTEL = {
     "saturating sum or difference": "0",
     "sum of floats": "05",
     "shift": "0",
+    "quotient or root": "0",
+    "mask": "5",
+    "affine map of bits": "0",
     "unpack": "5",
     "shuffle of bytes": "5",
     "shuffle across the register": "5",
@@ -145,6 +154,9 @@ _INTEL_32 = {
     "saturating sum or difference": "01",
     "sum of floats": "15",
     "shift": "01",
+    "quotient or root": "0",
+    "mask": "01",
+    "affine map of bits": "01",
     "unpack": "15",
     "shuffle of bytes": "15",
     "shuffle across the register": "5",
@@ -168,7 +180,8 @@ _NEOVERSE_V1 = {
     "load": "",
     "logic or sum of integers": "0123",
 }
-_LONGER, _TWO_STEPS = {"conversion": 4 / 3, "ternary logic": 5 / 4}, {"conversion": 2.0}
+_LONGER = {"conversion": 4 / 3, "ternary logic": 5 / 4, "quotient or root": 5.0}
+_TWO_STEPS = {"conversion": 2.0, "quotient or root": 10.0}
 
 _ICE_LAKE = (("GenuineIntel", 6, range(0x6A, 0x6D)),)
 _AMD_MODELS = (("AuthenticAMD", 25, range(0x10, 0xB0)),)
@@ -201,10 +214,15 @@ def bound(kernel: Counted, core: Core) -> Bound:
         If an instruction on vectors has no kind.
     """
     on = CPUS[core.cpu]
-    share = 64 / kernel.products(on)
+    return bound_of(kernel.loop(on).instructions, 64 / kernel.products(on), core)
+
+
+def bound_of(instructions: Iterable[str], share: float, core: Core) -> Bound:
+    """The least cycles of a share of a loop's pass."""
+    on = CPUS[core.cpu]
     busy: dict[str, float] = {}
     loads, count = 0.0, 0
-    for line in kernel.loop(on).instructions:
+    for line in instructions:
         mnemonic, _, operands = line.replace("\t", " ").partition(" ")
         if on.vector.search(operands) is None:
             continue

@@ -12,6 +12,17 @@ ROOT = "fastmma"
 # in the order of the index, with the library that a module needs beside fastmma
 MODULES = {ROOT: "numpy", **dict.fromkeys(fastmma._MODULES, "numpy"), **fastmma._ROOMS}
 
+# values, which have no docstring
+CONSTANTS = {
+    "DISTRIBUTIONS": "The distributions from which a study draws operands, by name.",
+    "FORMATS": 'The element formats, by name: `FORMATS["e4m3"]`.',
+    "IEEE": 'The target of a study whose f32 sums are rounded to nearest: `"ieee-f32"`.',
+    "PRESETS": "The studies that have a name.",
+    "RULES": "The rules for scales, by the scale's format and the rule's name.",
+    "SCHEMES": 'The block-scaled formats, by name: `SCHEMES["nvfp4"]`.',
+    "TARGETS": 'The names of all targets: `"sm_90a"`, `"gfx942"` and others.',
+}
+
 
 def public_module(name: str) -> ModuleType:
     """The module of a name of `MODULES`."""
@@ -28,18 +39,19 @@ def anchor(name: str, module: ModuleType, member: str) -> str:
     return f"{value.__module__}.{member}" if hidden else public
 
 
-def sentence(value: object) -> str:
-    """The first line of the docstring of a function, a class or a module; what else a value is."""
+def sentence(module: ModuleType, member: str) -> str:
+    """The first line of the docstring of a function, a class or a module; of a constant, its row of `CONSTANTS`."""
+    value = getattr(module, member)
     if inspect.isroutine(value) or inspect.isclass(value) or inspect.ismodule(value):
         return (inspect.getdoc(value) or "").partition("\n")[0].replace("|", "\\|")
-    return f"A `{type(value).__name__}` of {len(value)}." if isinstance(value, dict | tuple) else f"`{value!r}`"
+    return CONSTANTS[member]
 
 
 def section(name: str) -> str:
     """Print the names of one module as a table."""
     module = public_module(name)
     members = [each for each in module.__all__ if not inspect.ismodule(getattr(module, each))]
-    rows = [f"| [`{each}`][{anchor(name, module, each)}] | {sentence(getattr(module, each))} |" for each in sorted(members)]
+    rows = [f"| [`{each}`][{anchor(name, module, each)}] | {sentence(module, each)} |" for each in sorted(members)]
     title = ROOT if name == ROOT else f"{ROOT}.{name}"
     return "\n".join([f"## {title}", "", "| name | what it is |", "| --- | --- |", *rows, "", ""])
 

@@ -11,9 +11,13 @@ from fastmma import kernels
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import default_floats
 
-# by the beginning of a file's SHA-256: its release, and functions that differ from those of CUDA 13.0
+# by the beginning of a file's SHA-256: its release, and functions that differ from those of CUDA 13.0. Others have the same instructions,
+# or all their results are the same (tanhf's in the older release); fmodf is exact. coshf, sinhf and atanhf of the older release have other
+# instructions, and were not compared whole
+_OLDER = "acosf acoshf asinf asinhf atanf atanhf atan2f cbrtf coshf erff erfcinvf erfinvf j0f j1f normcdff normcdfinvf powf sinhf tgammaf"
 RELEASES: dict[str, tuple[str, frozenset[str]]] = {
     "91334d6e12748f6c": ("CUDA 13.0", frozenset()),
+    "5c2fae37c86e68c3": ("Triton 3.2 to 3.8", frozenset(_OLDER.split())),
     "9e84b504f25d26ec": ("Triton 3.9", frozenset({"asinhf", "acoshf", "atan2f", "cbrtf", "erfcinvf", "erfinvf", "normcdfinvf"})),
 }
 # by the beginning of a file's SHA-256: the release of Triton that links it, and functions that differ from those of Triton 3.6
@@ -53,10 +57,26 @@ def required_release() -> tuple[str, frozenset[str]]:
     return found
 
 
-def difference(function: str) -> str:
-    """Say that a function of the libdevice on this machine is not that of CUDA 13.0, and what to install; empty where it is the same."""
+def difference(formula: str, parameters: tuple[float, ...] = (), operands: int = 1) -> str:
+    """Say which function that a formula calls is not that of CUDA 13.0 here, and what to install; empty where all are the same.
+
+    Parameters
+    ----------
+    formula : str
+        For example ``"gelu"``, or a function of libdevice.
+    parameters : tuple of float, optional
+        That the formula is made for.
+    operands : int, optional
+        How many there are.
+
+    Examples
+    --------
+    >>> difference("expf")  # doctest: +SKIP
+    ''
+    """
     name, others = release() or ("", frozenset())
-    return f"{function} of {name}'s libdevice is not that of CUDA 13.0: {kernels.functions.bitcode.INSTALL}" if function in others else ""
+    differ = sorted(kernels.functions.apply.called(formula, parameters, operands) & others) if others else []
+    return f"{differ[0]} of {name}'s libdevice is not that of CUDA 13.0: {kernels.functions.bitcode.INSTALL}" if differ else ""
 
 
 def tritons_release() -> tuple[str, frozenset[str]] | None:
@@ -105,6 +125,8 @@ def call(function: str, *operands: ArrayLike, threads: int | None = None) -> NDA
     ------
     BackendError
         If libdevice is not on this machine.
+    NotEmulatedError
+        If the function of the libdevice that is here is not that of CUDA 13.0.
     OperandError, OperandTypeError
 
     Examples
@@ -112,6 +134,8 @@ def call(function: str, *operands: ArrayLike, threads: int | None = None) -> NDA
     >>> call("expf", np.float32([0, 1]))  # doctest: +SKIP
     array([1.       , 2.7182817], dtype=float32)
     """
+    if why := difference(function, (), len(operands)):
+        raise NotEmulatedError(why)
     arrays: list[NDArray[Any]] = [np.asarray(operand, np.float32) for operand in operands]
     found: NDArray[np.float32] = kernels.functions.apply.apply(function, *arrays, threads=threads)
     return found

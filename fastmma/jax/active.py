@@ -34,6 +34,8 @@ class Emulation:
         Lowerings by primitive.
     change_interpreter : callable
         Has JAX's interpreter of Mosaic GPU kernels multiply as a GPU does, and returns what undoes that; None where it is not imported yet.
+    refuse : callable
+        Takes why a product is not emulated and its place; raises or warns if a caller wants it.
     made : set
         The programs that were compiled ahead of time within.
     """
@@ -41,6 +43,7 @@ class Emulation:
     report: Report
     rules: Mapping[Any, Callable[..., Any]]
     change_interpreter: Callable[[], Callable[[], None] | None]
+    refuse: Callable[[str, tuple[str, int] | None], None]
     made: WeakSet[Any] = field(default_factory=WeakSet)
 
 
@@ -76,7 +79,7 @@ def _apply() -> None:
         def lower(context: Any, jaxpr: Any, *arguments: Any, **options: Any) -> Any:
             change_interpreter()
             if not is_native():
-                count_equations(innermost.report, jaxpr.eqns, tuple(context.platforms), options.get("outer_traceback"))
+                count_equations(innermost.report, jaxpr.eqns, tuple(context.platforms), options.get("outer_traceback"), innermost.refuse)
             return lower_equations(context, mark_kernels(jaxpr), *arguments, **options)
 
         set_current(innermost.report)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fastmma.jax.calls import Call, describe, own_dot_general_p, write_place
@@ -14,8 +14,14 @@ from fastmma.jax.report import Line, Report
 from fastmma.products.report import NEUTRAL, PASSED, UNSEEN
 
 
-def count_equations(report: Report, equations: Sequence[Any], platforms: tuple[str, ...], outer: Any) -> None:
-    """Count the equations of a program that is compiled, but for products, which report themselves.
+def count_equations(
+    report: Report,
+    equations: Sequence[Any],
+    platforms: tuple[str, ...],
+    outer: Any,
+    refuse: Callable[[str, tuple[str, int] | None], None],
+) -> None:
+    """Count the equations of a program that is compiled, but for those of dot_general, which report themselves.
 
     Parameters
     ----------
@@ -25,13 +31,27 @@ def count_equations(report: Report, equations: Sequence[Any], platforms: tuple[s
         For which they are compiled.
     outer : traceback of JAX, optional
         Of what the equations are a part of.
+    refuse : callable
+        Takes why a product, such as a convolution, is not emulated, and its place; raises or warns if a caller wants it.
+
+    Raises
+    ------
+    NotEmulatedError
     """
     for equation in equations:
         found = find_status(equation, platforms)
         if found is not None:
             status, why = found
-            line = Line(equation.primitive.name, status, describe(*(each.aval for each in equation.invars)), why)
-            report.count(line, write_place(find_place(equation.source_info.traceback, outer)))
+            text, place = describe(*(each.aval for each in equation.invars)), find_place(equation.source_info.traceback, outer)
+            if status == PASSED and is_other_product(equation.primitive):
+                refuse(f"{equation.primitive.name} of {text} {why}", place)
+            report.count(Line(equation.primitive.name, status, text, why), write_place(place))
+
+
+def is_other_product(primitive: Any) -> bool:
+    """Tell whether a primitive multiplies matrices, and is no dot_general: a convolution, say."""
+    kind = KINDS.get(primitive.name) if is_of_jax(primitive) else None
+    return kind is not None and kind.is_product
 
 
 def find_status(equation: Any, platforms: tuple[str, ...]) -> tuple[str, str] | None:

@@ -89,7 +89,7 @@ def emulate(target: TargetName = "sm_90a", *, f32: str | None = None, plans: Pla
         scaled_matmul_p: partial(_scaled_matmul, settings, report),
         kernel_product_p: partial(_kernel_product, settings, report),
     }
-    emulation = Emulation(report, rules, partial(emulate_kernels, settings, report))
+    emulation = Emulation(report, rules, partial(emulate_kernels, settings, report), settings.refuse)
     enter(emulation)
     try:
         yield report

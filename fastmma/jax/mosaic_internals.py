@@ -20,7 +20,7 @@ from fastmma.jax.mosaic_callbacks import Multiply, Noted, replace_products
 
 _LANGUAGE = "jax._src.pallas.mosaic_gpu.core"
 _MODULE = "jax._src.pallas.mosaic_gpu.interpret.jaxpr_interpret"
-_CALLBACKS = "jax._src.pallas.mosaic_gpu.interpret"
+_CALLBACKS = "jax._src.pallas.mosaic_gpu.interpret", "jax._src.pallas.mosaic.interpret.thread_map"
 _PRODUCTS = {"wgmma": "_interpret_wgmma_ref_p", "tcgen05_mma": "_interpret_tcgen05_mma_p"}  # the second since JAX 0.11
 _OTHERS, _CHECK = "_interpret_arithmetic_primitive", "_raise_if_unsupported_memory_space"
 _OPTIONS = ("scaled", "sparse", "collective_axis")
@@ -159,7 +159,7 @@ def is_of_interpreter(callback: Any) -> bool:
     """Tell whether a callback is one by which the interpreter that `find_interpreter` finds moves data and keeps its barriers."""
     while isinstance(callback, partial):
         callback = callback.func
-    return str(getattr(callback, "__module__", "")).startswith((_CALLBACKS, __name__)) and find_interpreter() is not None
+    return str(getattr(callback, "__module__", "")).startswith((*_CALLBACKS, __name__)) and find_interpreter() is not None
 
 
 def _of_arrays(own: ModuleType) -> Sequence[Any]:

@@ -20,7 +20,7 @@ _BODIES = """
 """
 _MOVES = """
     reshape transpose broadcast_in_dim broadcast_to squeeze slice dynamic_slice dynamic_update_slice gather concatenate pad rev split
-    stack unstack tile select_n copy iota iota_2x32_shape bitcast_convert_type real imag complex conj neg is_finite
+    stack unstack tile empty2 select_n copy iota iota_2x32_shape bitcast_convert_type real imag complex conj neg is_finite
     stop_gradient optimization_barrier device_put sharding_constraint layout_constraint reshard name tie stage dce_sink pvary
     create_token after_all axis_index dim_as_value dimension_size shape_assertion random_wrap random_unwrap random_clone
     to_edtype from_edtype threefry2x32 threefry4x32 philox2x32 philox4x32 lu_pivots_to_permutation
@@ -102,12 +102,15 @@ class Kind:
         Takes an equation and tells whether its bits are those of any machine.
     has_body : bool
         Whether they compute nothing but other equations, which are compiled, too.
+    is_product : bool
+        Whether they multiply matrices: a caller says what is to become of them.
     """
 
     names: str
     why: str = ""
     is_neutral: Callable[[Any], bool] = _never
     has_body: bool = False
+    is_product: bool = False
 
 
 _KINDS = (
@@ -119,12 +122,13 @@ _KINDS = (
     Kind("sort", "XLA flushes subnormals on a CPU before it compares, or orders what is equal in no fixed way", _has_one_order),
     Kind("scatter", "where indices repeat, a GPU writes them in no fixed order", _writes_once),
     Kind(_SUMS, "a GPU adds in another order", _is_of_integers),
-    Kind("conv_general_dilated", "is no product of fastmma: cuDNN or XLA chooses its algorithm on a GPU", _is_of_integers),
-    Kind(_PRODUCTS, "is no product of fastmma: a library or XLA chooses its algorithm on a GPU"),
+    Kind("conv_general_dilated", "is no product of fastmma: cuDNN or XLA chooses its algorithm on a GPU", _is_of_integers, is_product=True),
+    Kind(_PRODUCTS, "is no product of fastmma: a library or XLA chooses its algorithm on a GPU", is_product=True),
     Kind(_APPROXIMATED, "a GPU approximates it in another way", _is_of_integers),
     Kind(_LIBRARIES, "another library computes it on a GPU"),
     Kind("rng_bit_generator rng_uniform", "a GPU has another generator"),
     Kind(_UNSPECIFIED, "XLA computes it in an order of its own"),
+    Kind("empty", "a GPU does not initialise its memory"),
     Kind("platform_index", "the program takes another branch on a GPU"),
 )
 KINDS = {name: kind for kind in _KINDS for name in kind.names.split()}

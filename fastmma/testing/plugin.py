@@ -108,7 +108,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get(_WHOLE_RUN):
         stack = ExitStack()
         _target(os.environ[_WHOLE_RUN], _WHOLE_RUN)
-        stack.enter_context(import_module("fastmma.triton").from_environment())
+        stack.enter_context(import_module("fastmma.triton").from_environment(as_cuda=config.getoption("--tensor-core-cuda")))
         config.add_cleanup(stack.close)
 
 

@@ -24,7 +24,7 @@ _RANGE = "the integers do not hold all these numbers: a GPU then gives others th
 DRAWN = "a GPU draws other numbers"
 ORDER = "the order of equal elements is up to the machine"
 SCALE = "a GPU multiplies and adds in one fma where the factor is not 1"
-_UNDERIVED = "PyTorch 2.11, of which the GPU's bits are recorded, has no gradient of it"
+_UNDERIVED = "PyTorch 2.11, whose bits are recorded, has no gradient of it"
 _NEGATIVE = "torch copies a view of negatives below autograd, where a gradient of it takes other steps than on a GPU"
 _E4M3 = "numbers above 464 become NaN in some versions of PyTorch, and 448 in others"
 

@@ -180,6 +180,9 @@ def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], 
     result = in_default_mode(functions.compute, func, args, kwargs, settings.threads)
     if result is None:
         return _ANSWERS[kind.other](mode, kind, func, args, kwargs)
+    if isinstance(result, str):
+        _tell(mode, kind, func, args, result)
+        return func(*args, **kwargs)
     mode.told += 1
     line = mode.run.computed(kind.line.operator, args)
     key = None if mode.run.guess else key_of(kind, args, kwargs)

@@ -80,11 +80,6 @@ def _fits(formula: Formula) -> bool:
     return plain and not any(each.is_neg() or each.is_nested for each in formula.operands)
 
 
-def _is_exact(name: str) -> bool:
-    """Tell whether libdevice on this machine computes what CUDA 13.0's does, as far as a formula calls it."""
-    return name not in libdevice.required_release()[1]
-
-
 def _result_dtype(formula: Formula, tensors: list[Tensor]) -> torch.dtype:
     """Find the format of a result: tensors without dimensions count where all are so, and numbers that were made tensors do not."""
     if len(formula.operands) == 1:
@@ -206,7 +201,7 @@ def _reduced(name: str, given: dict[str, Any], tensors: list[Tensor], threads: i
 
 
 def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: int | None = None) -> Any:
-    """Compute a function of each element with the bits of a GPU; None where its formula is not known."""
+    """Compute a function of each element with the bits of a GPU; None where its formula is not known, or a text that says why not."""
     overload = _overload(func)
     given = _arguments(overload, args, kwargs)
     values = given.values()
@@ -230,8 +225,10 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: i
     if name in WHOLE:
         return WHOLE[name](given, threads) if form == NEW else None
     formula = ROWS[name](given)
-    if formula is None or not _fits(formula) or not _is_exact(formula.name):
+    if formula is None or not _fits(formula):
         return None
+    if why := libdevice.difference(formula.name, formula.parameters, len(formula.operands)):
+        return why
     dtype = _result_dtype(formula, tensors)
     target = given[overload.out] if overload.out else None
     if target is not None and (target.dtype not in FLOATS or target.device.type != "cpu"):

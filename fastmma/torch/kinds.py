@@ -10,7 +10,6 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.library import _impls as _python_kernels
 
-from fastmma.functions import libdevice
 from fastmma.torch import conditions, draws, functions, fused, neutral, unfixed
 from fastmma.torch.attention_apart import APART
 from fastmma.torch.fused_attention import COMPUTED
@@ -73,7 +72,6 @@ def kind_of(func: Any) -> Kind:
     found = _higher_order(func) if isinstance(func, HigherOrderOperator) else _kind(func)
     if found.answer in (FIXED, MENDED, TOLD, WHOLE) and func.namespace == "aten" and (found.name in functions.NAMES or draws.draws(func)):
         found.answer, found.other = FUNCTION, found.answer
-        found.why = libdevice.difference(f"{found.name}f") or found.why
     KINDS[id(func)] = found
     return found
 

@@ -31,6 +31,8 @@ def _apply(name: str, first: Tensor, *others: Any) -> Tensor:
         raise NotEmulatedError("the tensors of a list must have one shape here")
     counted = [each for each in tensors if each.dim()] or tensors
     dtype = functools.reduce(torch.promote_types, (each.dtype for each in counted))
+    if why := libdevice.difference(name, (), 1 + len(others)):
+        raise NotEmulatedError(why)
     operands = [_operand(each, dtype) for each in (first, *others)]
     found = kernels.functions.apply.apply(name, *operands, out_dtype=DTYPES[dtype])
     return to_torch(found.reshape(tuple(first.shape)))
@@ -226,6 +228,8 @@ def compute(func: Any, given: Arguments) -> tuple[Any, bool]:
 
 
 def _stepped(name: str, given: Arguments) -> None:
+    if name.startswith("_fused_adam") and (why := libdevice.difference("powf", (), 2)):
+        raise NotEmulatedError(why)  # before a gradient loses its scale
     found = given.get("found_inf")
     if name.startswith("_amp") or found is None or not float(found):
         STEPS[name](given)

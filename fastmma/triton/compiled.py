@@ -1,30 +1,22 @@
-"""Kernels by Triton's own compiler: it runs without a GPU, and its intermediate code says what becomes of dots and sums."""
+"""What became of a kernel's dots and sums, read from the intermediate code of Triton's compiler."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from triton import knobs
-from triton.runtime.jit import JITFunction, MockTensor
-
-from fastmma.host.errors import NotEmulatedError
 from fastmma.isa.table import multiply
-from fastmma.triton.compilers import assembly_of
 from fastmma.triton.contraction import Contractions
 from fastmma.triton.formats import BY_MLIR
 from fastmma.triton.layouts import aliases, bit_owners, list_bits
 from fastmma.triton.lowering import Dot, Lowering
 from fastmma.triton.machine.executable import Executable
 from fastmma.triton.ptx import Program, Site
-from fastmma.triton.reasons import explain, refusal, refuses
 from fastmma.triton.splits import SplitReader
-from fastmma.triton.twins import all_of_kind, callees, convert_kind, list_functions
 
 _LOC = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
-_FILE = re.compile(r'"([^"]+)":(\d+):(\d+)')
+FILE = re.compile(r'"([^"]+)":(\d+):(\d+)')
 _DOT = re.compile(r"(?:tt\.dot|ttng\.warp_group_dot|ttng\.tc_gen5_mma) (%[\w#]+), (%[\w#]+), (%[\w#]+)")
 _TYPE = re.compile(r"(?:tensor|memdesc)<([\dx]+)x(\w+)(?=[,>])")
 _WIDTH = re.compile(r"kWidth = (\d+)")
@@ -32,7 +24,6 @@ _ZERO = re.compile(r"^\s*(%[\w#]+) = arith\.constant dense<0(?:\.0+e\+00)?> : te
 _AMD_ENCODING = re.compile(r"^(#\w+) = #ttg\.amd_mfma<\{[^}]*instrShape = \[(\d+), (\d+), (\d+)\]", re.MULTILINE)
 _MFMA = re.compile(r"^\s*(v_mfma_\w+)", re.MULTILINE)
 _ENCODING = re.compile(r"^(#\w+) = #ttg\.nvidia_mma<", re.MULTILINE)
-_COMPILE = JITFunction.run
 _CALL = re.compile(r"callsite\((#loc\d*) at (#loc\d*)\)")
 _REDUCE = re.compile(
     r'"tt\.reduce"\((%[\w#]+)\) <\{axis = (\d+) : i32\}> \(\{.*?\}\) : \(tensor<([\dx]+)xf32, ([^\n]+?)>\) -> [^\n]* loc\((#loc\d*)\)$',
@@ -58,7 +49,7 @@ def _sites(text: str) -> dict[str, Site]:
     aliases = dict(_LOC.findall(text))
 
     def place(body: str) -> Site | None:
-        found = _FILE.search(body)
+        found = FILE.search(body)
         if found:
             return found[1], int(found[2]), int(found[3])
         inner = re.search(r"#loc\d*", body)
@@ -75,7 +66,7 @@ def _calls(text: str) -> dict[str, tuple[Site, ...]]:
         call = _CALL.match(body)
         if call:
             return chain(bodies.get(call[2], "")) + chain(bodies.get(call[1], ""))
-        found = _FILE.search(body)
+        found = FILE.search(body)
         if found:
             return ((found[1], int(found[2]), int(found[3])),)
         inner = re.search(r"#loc\d*", body)
@@ -259,74 +250,3 @@ class CompiledKernel:
         else:
             found = {one for one in here if one.source is None and (one.shape, one.axis) == (shape, axis)}
         return found.pop() if len(found) == 1 else None
-
-
-_KEPT = "_fastmma_kernel"  # kept by Triton's answer
-
-
-def _read(compiled: Any) -> CompiledKernel:
-    found: CompiledKernel | None = vars(compiled).get(_KEPT)
-    if found is None:
-        ptx, gcn = assembly_of(compiled.asm)
-        executable = Executable.of(compiled) if ptx else None
-        found = CompiledKernel.read(compiled.asm["ttir"], compiled.asm["ttgir"], ptx, gcn, executable)
-        setattr(compiled, _KEPT, found)
-    return found
-
-
-_ELSEWHERE = "_fastmma_elsewhere"  # kept by functions whose code names files that nobody can tell
-
-
-def compile_function(function: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """The compiler's answer, or one that Triton keeps on the disk, if that names the files where the functions are now."""
-
-    def answer() -> Any:
-        return _COMPILE(function, *map(MockTensor.wrap_dtype, arguments), grid=(1,), warmup=True, **options)
-
-    def is_of_other_files(compiled: Any) -> bool:
-        if "ttir" not in compiled.asm:  # Gluon's kernels call methods of classes, too, which nobody lists
-            return f'loc("{function.fn.__code__.co_filename}":' not in compiled.asm["ttgir"]
-        files = {one.fn.__code__.co_filename for one in callees(function)}
-        return any(name not in files for name, _, _ in _FILE.findall(compiled.asm["ttir"]))
-
-    compiled = answer()
-    if _KEPT in vars(compiled):
-        return compiled
-    if is_of_other_files(compiled) and not hasattr(function, _ELSEWHERE):
-        function.device_caches.clear()
-        with knobs.compilation.scope():
-            knobs.compilation.always_compile = True
-            compiled = answer()
-        if is_of_other_files(compiled):
-            setattr(function, _ELSEWHERE, True)
-    return compiled
-
-
-def compiled_kernel(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> CompiledKernel | str:
-    """Compile a kernel for the active driver's target; a string says why the compiler did not take it.
-
-    Raises
-    ------
-    NotEmulatedError
-        If the compiler refuses what the kernel says.
-    """
-    others = list_functions((*arguments, *options.values()))
-    try:
-        with all_of_kind(kernel, JITFunction, *others) as function:
-            return _compiled(function, arguments, options)
-    except NotEmulatedError:
-        raise
-    except Exception as error:
-        return explain(error)
-
-
-def _compiled(function: JITFunction[Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> CompiledKernel:
-    given = tuple(convert_kind(value, JITFunction) for value in arguments)
-    named = {name: convert_kind(value, JITFunction) for name, value in options.items()}
-    try:
-        return _read(compile_function(function, given, named))
-    except Exception as error:
-        if not refuses(error):
-            raise
-        reached = callees(function, *list_functions((*given, *named.values())))
-        raise NotEmulatedError(refusal(function, reached, error)) from error

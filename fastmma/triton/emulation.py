@@ -12,7 +12,8 @@ from triton import knobs
 from fastmma.host.errors import NotEmulatedError
 from fastmma.isa.targets import target_of
 from fastmma.products.prepared import Prepared, prepare
-from fastmma.triton.compiled import CompiledKernel, CompiledSum, compiled_kernel
+from fastmma.triton.compilation import compiled_kernel
+from fastmma.triton.compiled import CompiledKernel, CompiledSum
 from fastmma.triton.compilers import number_of
 from fastmma.triton.lowering import Dot, Lowering, lowering_by_rules
 from fastmma.triton.machine.executable import Executable

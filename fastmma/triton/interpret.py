@@ -188,8 +188,13 @@ def interpret(
 
 
 @contextmanager
-def from_environment() -> Iterator[Report | None]:
+def from_environment(*, as_cuda: bool = False) -> Iterator[Report | None]:
     """Run Triton kernels with the bits of the GPU that ``FASTMMA_TRITON`` names; the pytest plug-in enters it around a session.
+
+    Parameters
+    ----------
+    as_cuda : bool
+        Pretend to be the GPU, as `interpret` does; the plug-in's ``--tensor-core-cuda``.
 
     Yields
     ------
@@ -205,5 +210,5 @@ def from_environment() -> Iterator[Report | None]:
     if not target:
         yield None
         return
-    with interpret(target) as report:
+    with interpret(target, as_cuda=as_cuda) as report:
         yield report

@@ -13,6 +13,7 @@ from triton._utils import type_canonicalisation_dict
 
 from fastmma.host.errors import FastmmaError, OperandError, OperandTypeError
 from fastmma.triton.compilers import options_of
+from fastmma.triton.places import find_definition
 
 _MOST_PROGRAMS = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)  # CUDA's, along each axis
 _POWERS = {"num_warps": (1, 2, 4, 8, 16, 32), "num_ctas": (1, 2, 4, 8, 16)}
@@ -21,15 +22,8 @@ _MOST_AXES = 3
 
 def fail(kind: type[FastmmaError], kernel: Any, what: str, advice: str) -> FastmmaError:
     """Make an error with the line where a kernel begins."""
-    code = kernel.fn.__code__
-    line = next(
-        (one for one in range(code.co_firstlineno, code.co_firstlineno + 64) if _defines(code.co_filename, one)), code.co_firstlineno
-    )
-    return kind(f"{kernel.fn.__name__}: {what} ({code.co_filename}:{line}: {linecache.getline(code.co_filename, line).strip()}); {advice}")
-
-
-def _defines(file: str, line: int) -> bool:
-    return linecache.getline(file, line).lstrip().startswith("def ")
+    file, line = find_definition(kernel.fn.__code__)
+    return kind(f"{kernel.fn.__name__}: {what} ({file}:{line}: {linecache.getline(file, line).strip()}); {advice}")
 
 
 def bind_arguments(kernel: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,6 +11,7 @@ from types import CodeType, FrameType
 
 from fastmma.host.caller import Libraries, folders_of
 
+_MOST_DECORATED = 64  # lines of decorators
 _LIBRARIES = Libraries(folders_of("triton", "numpy", "ml_dtypes"))
 
 
@@ -24,6 +26,14 @@ def find_running_line() -> FrameType:
 def find_innermost(lines: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
     """Find the last of some lines, each a file and a number, that belongs to a kernel; None where there is none."""
     return next((one for one in reversed(lines) if not _LIBRARIES[one[0]]), None)
+
+
+@lru_cache(maxsize=1 << 10)
+def find_definition(code: CodeType) -> tuple[str, int]:
+    """Find the file and the line where a function begins, below its decorators."""
+    first, file = code.co_firstlineno, code.co_filename
+    lines = range(first, first + _MOST_DECORATED)
+    return file, next((one for one in lines if linecache.getline(file, one).lstrip().startswith("def ")), first)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -19,6 +19,7 @@ from fastmma.triton.places import find_innermost
 _PTXAS = re.compile(r"^ptxas .*; error\s*:\s*(.*)$")
 _PLACE = re.compile(r":\d+\)")  # a file and its line
 _UNSUPPORTED = "Unsupported function referenced"  # of a function that is no kernel's
+_PIPELINE = "PassManager::run failed"  # of the compiler's passes, which print what they do not take
 
 
 def list_causes(error: BaseException | None) -> list[BaseException]:
@@ -55,7 +56,7 @@ def explain(error: BaseException) -> str:
 
 def refuses(error: BaseException) -> bool:
     """Tell whether Triton's compiler refuses what a kernel says, as it does on a machine with a GPU."""
-    return isinstance(error, CompilationError) or str(error).startswith(_UNSUPPORTED)
+    return isinstance(error, CompilationError) or str(error).startswith((_UNSUPPORTED, _PIPELINE))
 
 
 def refusal(kernel: JITFunction[Any], functions: Sequence[JITFunction[Any]], error: BaseException) -> str:

@@ -3,7 +3,7 @@
 ``python -m tests.reference.ptx_forms build FILE`` assembles one kernel for each form with the ptxas that Triton brings along. ``python
 ptx_forms.py record FILE RESULTS SEED`` on the machine with the GPU, which needs this module, NumPy and CuPy, writes every result.
 ``python -m tests.reference.ptx_forms compare RESULTS`` executes the forms here, and prints which differ; ``keep RESULTS`` writes a part
-for tests/integrations/triton/test_ptx_forms.py.
+for tests/integrations/triton/test_ptx_forms.py, and ``page`` puts the table of forms into docs/triton.md.
 """
 
 from __future__ import annotations
@@ -222,6 +222,11 @@ def draw(seed: int) -> Any:
     return np.select([which < 3, which < 6], [bits, wide & keeps], special)
 
 
+def choose(rows: Any) -> Any:
+    """Take the threads that the repository keeps."""
+    return rows[:: ROWS // (2 * _BLOCK)]
+
+
 def ptx(body: str) -> str:
     return _FRAME.replace("BODY", body)
 
@@ -302,10 +307,18 @@ def compare(results: Path) -> None:
     print(*wrong, *refused, f"{right} forms equal, {len(wrong)} differ, {len(refused)} not executed", sep="\n")
 
 
+HEAD = "| kind | instructions |\n| --- | --- |\n"
+
+
+def tabulate() -> str:
+    """Return the table of docs/triton.md."""
+    return HEAD + "".join(f"| {kind} | {', '.join(f'`{one}`' for one in patterns)} |\n" for kind, patterns in FAMILIES.items())
+
+
 def keep(results: Path) -> None:
     """Write a part of each form's results for the repository's test."""
     with np.load(results) as recorded:
-        kept = {name: recorded[name][:: ROWS // 256] for name in recorded.files if name != "seed"}
+        kept = {name: choose(recorded[name]) for name in recorded.files if name != "seed"}
         np.savez_compressed(KEPT, seed=recorded["seed"], **kept)
 
 
@@ -314,6 +327,10 @@ if __name__ == "__main__":
         build(Path(sys.argv[2]))
     elif sys.argv[1] == "record":
         record(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]))
+    elif sys.argv[1] == "page":
+        from tools.pages import fill
+
+        fill("forms", tabulate())
     elif sys.argv[1] == "keep":
         keep(Path(sys.argv[2]))
     else:

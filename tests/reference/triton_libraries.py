@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
@@ -694,6 +695,7 @@ class Outcome:
     statuses: dict[str, int] = field(default_factory=dict)
     seconds: tuple[float, float] = (0.0, 0.0)
     told: list[str] = field(default_factory=list)
+    kernels: set[str] = field(default_factory=set)
 
     @property
     def is_right(self) -> bool:
@@ -719,12 +721,19 @@ def difference(found: list[torch.Tensor], wanted: list[torch.Tensor], tolerance:
 def run(case: Case, seed: int = 0, target: str = "H100", **options: Any) -> Outcome:
     """Run a case twice, and compare it with plain torch in float32."""
     import fastmma.triton
+    from fastmma.triton.emulation import Emulation
 
     outcome = Outcome(case)
+    enter = Emulation.enter
+
+    def note(emulation: Any, kernel: Any, *launch: Any) -> None:
+        outcome.kernels.add(f"{kernel.fn.__module__}.{kernel.fn.__qualname__}")
+        enter(emulation, kernel, *launch)
+
     given = case.drawn(seed)
     wide = {name: one.float() if one.is_floating_point() else one for name, one in given.items()}
     try:
-        with fastmma.triton.interpret(target, as_cuda=True, **options) as report:
+        with fastmma.triton.interpret(target, as_cuda=True, **options) as report, patch.object(Emulation, "enter", note):
             began = time.perf_counter()
             found = computed(case.call, given, case, seed)
             middle = time.perf_counter()
@@ -763,20 +772,29 @@ def total(rows: list[str]) -> str:
     return f"{len(rows)} operations: {right} right, {emulated} with every operation emulated"
 
 
+def count_kernels(outcomes: list[Outcome]) -> str:
+    """The sentence about the kernels of the packages from PyPI."""
+    chosen = [one for one in outcomes if one.case.library in ("Liger", "FLA", "Conch")]
+    right, emulated = (set().union(*(one.kernels for one in chosen if getattr(one, name))) for name in ("is_right", "is_emulated"))
+    return f"Liger's, FLA's and Conch's: {len(right)} kernels of right operations, {len(emulated)} of those with every operation emulated"
+
+
 def main(arguments: list[str]) -> None:
     """Print the table, or with ``--page`` put it into docs/triton.md."""
     names = [one for one in arguments if one != "--page"]
-    rows = []
+    rows, outcomes = [], []
     print(HEAD, end="")
     for case in installed(names):
         outcome = run(case)
+        outcomes.append(outcome)
         rows.append(row(outcome))
         print(rows[-1], flush=True)
         if names:
             print(outcome.difference, outcome.seconds, *outcome.told, sep="\n")
-    print(f"\n{total(rows)}")
+    below = f"\n{total(rows)}\n\n{count_kernels(outcomes)}\n"
+    print(below)
     if "--page" in arguments:
-        fill("libraries", HEAD + "".join(f"{one}\n" for one in rows) + f"\n{total(rows)}\n")
+        fill("libraries", HEAD + "".join(f"{one}\n" for one in rows) + below)
 
 
 if __name__ == "__main__":

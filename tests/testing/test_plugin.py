@@ -43,7 +43,8 @@ STANDS_IN = """
     sys.modules["torch"] = Module("torch", Tensor=type("Tensor", (), {}))
     sys.modules["fastmma.torch"] = Module("fastmma.torch", emulate=integration("torch"))
     triton = integration("triton")
-    sys.modules["fastmma.triton"] = Module("fastmma.triton", interpret=triton, from_environment=lambda: triton("A100"))
+    whole_run = lambda **options: triton("A100", **options)
+    sys.modules["fastmma.triton"] = Module("fastmma.triton", interpret=triton, from_environment=whole_run)
 """
 NO_TORCH = "import sys\nsys.modules['torch'] = None\n"
 
@@ -125,7 +126,7 @@ def test_integrations_are_entered_and_left(run, pytester: pytest.Pytester, monke
     @pytest.mark.tensor_core("H100", other="error")
     def test_entered(tensor_core):
         torch_options = {"other": "error", "as_cuda": True}
-        assert log == [("triton", "A100", {}), ("torch", "sm_90a", torch_options), ("triton", "sm_90a", {"as_cuda": True})]
+        assert log == [("triton", "A100", {"as_cuda": True}), ("torch", "sm_90a", torch_options), ("triton", "sm_90a", {"as_cuda": True})]
         assert tensor_core.report == "report of torch on sm_90a" and tensor_core.triton_report == "report of triton on sm_90a"
         assert os.environ["TRITON_INTERPRET"] == "1"
 

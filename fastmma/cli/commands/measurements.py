@@ -25,7 +25,12 @@ _FAMILIES = (
 @click.option("--target", "targets", multiple=True, help=f"The GPU, or ieee-f32; by default {parameters.TARGET}, and of layers B200.")
 @click.option("--shape", "shapes", multiple=True, metavar="MxNxK", help=f"By default {parameters.STUDY_SIZE}.")
 @click.option("--distribution", "distributions", multiple=True, help="normal, uniform, positive, lognormal or outliers.")
-@click.option("--promote-every", type=click.IntRange(min=0), multiple=True, help="Of k; 0 for never.")
+@click.option(
+    "--promote-every",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Add partial sums of that many k outside the tensor core; 0 for never.",
+)
 @click.option("--split-k", type=click.IntRange(min=1), multiple=True, help="Parts of k that are accumulated separately.")
 @click.option(
     "--arithmetic",

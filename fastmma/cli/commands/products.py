@@ -142,7 +142,7 @@ def compare() -> None:
 def identify() -> None:
     """Find the plans (instruction, order of k, epilogue) that give the bits of a matrix product; the exit status is 1 if none gives all.
 
-    D is what was computed, M x N, A is M x K, B is K x N: three .npy files.
+    Three .npy files: the result D, M x N, and the operands A, M x K, and B, K x N.
     """
 
 

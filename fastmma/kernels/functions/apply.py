@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -17,6 +17,7 @@ from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.float_mode import in_default_mode
 from fastmma.host.threads import parallel_for, thread_count
 from fastmma.kernels.functions.bitcode import file_digest
+from fastmma.kernels.functions.expression import Code, Value
 from fastmma.kernels.functions.machine_code import Form, source
 from fastmma.kernels.functions.pointwise import FORMULAS
 from fastmma.kernels.llvm.disk_cache import KernelFiles
@@ -50,6 +51,20 @@ def _loop(record: _Record) -> Any:
         found = ctypes.CFUNCTYPE(None, *kinds, *[ctypes.c_int64] * 5)(loop)
         _loops.keep(record, found)
     return found
+
+
+@lru_cache(4096)
+def called(name: str, parameters: tuple[float, ...], operands: int) -> frozenset[str]:
+    """Name libdevice's functions that a formula of so many operands calls, without ``__nv_``.
+
+    Examples
+    --------
+    >>> sorted(called("gelu", (), 1)), called("power", (2.0, 24.0), 1)
+    (['erff'], frozenset())
+    """
+    code = Code()
+    FORMULAS[name](*parameters, *(Value(code, f"%{number}") for number in range(operands)))
+    return frozenset(symbol.removeprefix("__nv_") for symbol in code.calls)
 
 
 class _Rows(NamedTuple):

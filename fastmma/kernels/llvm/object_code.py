@@ -53,6 +53,20 @@ def link_text(files: KernelFiles, record: Any, write: Callable[[], str], functio
 
 
 def _compiled_text(text: str) -> bytes:
+    machine, module = _vectorized(text)
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+def assembly_of_text(text: str) -> str:
+    """The assembly language of a module that is given as LLVM's text, for this CPU, to be looked at."""
+    machine, module = _vectorized(text)
+    lines: str = machine.emit_assembly(module)
+    return lines
+
+
+def _vectorized(text: str) -> tuple[Any, Any]:
+    """A compiler, and the module of a text as LLVM has it before it chooses instructions, its loops vectorised."""
     from fastmma.kernels.llvm.library import INLINES_LATE, binding
 
     machine = _target_machine(_WIDE_LOOPS if "avx512f" in cpu.usable() else "")
@@ -66,8 +80,7 @@ def _compiled_text(text: str) -> bytes:
         inlining = binding.create_new_module_pass_manager()
         inlining.add_always_inliner_pass()
         inlining.run(module, passes)
-    code: bytes = machine.emit_object(module)
-    return code
+    return machine, module
 
 
 def assembly(emit: Callable[[ir.Module], None], triple: str, name: str, features: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.triton.compiled import compile_function
+from fastmma.triton.compilation import compile_function
 from fastmma.triton.emulation import Emulation
 from fastmma.triton.gluon import assembly, cancellation, control, numbers, products, shared, sums, tcgen05, tensors, tma
 from fastmma.triton.gluon.control import Block, prepare

@@ -40,7 +40,7 @@ _KNOWN = _ROUNDINGS | {
 _FUSABLE = {**floats.ADDITIONS, "mul": floats.multiply}  # of pairs of f32, of which nobody reads what ptxas fuses
 
 
-def _make_float_function(function: Callable[..., Array], kind: str, options: set[str], canonical: bool = True) -> Callable[..., Array]:
+def _make_float_function(function: Callable[..., Array], kind: str, options: set[str]) -> Callable[..., Array]:
     """Return a function of registers: of pairs both halves, denormals flushed and NaN as the GPU has it."""
     flushes, saturates = "ftz" in options and kind in ("f16", "f16x2", "f32", "f32x2"), "sat" in options
 
@@ -54,8 +54,7 @@ def _make_float_function(function: Callable[..., Array], kind: str, options: set
             result = floats.flush(result)
         if saturates:
             result = floats.saturate(result)
-        if canonical:
-            result = canonicalise_nan(result)
+        result = canonicalise_nan(result)
         if "relu" in options:
             result = np.where(np.signbit(result), result.dtype.type(0), result)
         return join_pairs(result) if kind in PAIRS else result
@@ -149,11 +148,13 @@ def make_float(step: Step, plan: Plan, name: str, kind: str, options: set[str]) 
         return make_pure(step, plan, [kind] * number, floats.UNIT[step.opcode]), UNIT
     if "approx" in options:
         return None
+    if name == "copysign":
+        return make_pure(step, plan, [kind] * number, floats.copy_sign), EXACT
     if name in floats.EXACT:
         function = _make_float_function(floats.EXACT[name], kind, options)
         return make_pure(step, plan, [kind] * number, function), FUSED if name == "fma" else EXACT
     if name in floats.SIGNS:
-        return make_pure(step, plan, [kind] * number, _make_float_function(floats.SIGNS[name], kind, options, canonical=False)), EXACT
+        return make_pure(step, plan, [kind] * number, _make_float_function(floats.SIGNS[name], kind, options)), EXACT
     if name in floats.EXTREMA and not options - {"NaN", "ftz", "xorsign", "abs"}:
         function = partial(floats.EXTREMA[name], keeps_nan="NaN" in options)
         if "xorsign" in options:

@@ -29,7 +29,7 @@ def _to_float(values: Array, source: str, target: str, options: set[str]) -> Arr
     if source == "f32" and "ftz" in options:
         values = flush(values)
     if whole is not None and source == target:
-        result = _WHOLE[whole](values.astype(np.float32) if values.dtype.itemsize == 2 else values).astype(values.dtype)
+        result = canonicalise_nan(_WHOLE[whole](values.astype(np.float32) if values.dtype.itemsize == 2 else values).astype(values.dtype))
     elif source == target:
         result = values
     else:

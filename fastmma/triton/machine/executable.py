@@ -16,6 +16,7 @@ from fastmma.triton.contraction import COMPARED
 from fastmma.triton.machine.kernel import Executed, Machine
 from fastmma.triton.machine.launch import count_programs, pack_arguments
 from fastmma.triton.machine.operands import CONVERTED, EXACT, FUSED, MOVED, ORDER, PRODUCT, UNCLEAR, UNIT
+from fastmma.triton.places import find_definition
 from fastmma.triton.report import Report
 
 _TOLD = {
@@ -68,10 +69,11 @@ class Executable:
     def of(cls, compiled: Any) -> Executable:
         """Take what is needed of Triton's answer."""
         metadata = compiled.metadata
-        limits = "clusters of several blocks" if metadata.num_ctas > 1 else ""
+        file, line = find_definition(compiled.src.fn.fn.__code__)
+        limits = f"clusters of several blocks ({file}:{line})" if metadata.num_ctas > 1 else ""
         signature = dict(compiled.src.signature)
         if getattr(metadata, "global_scratch_size", 0):
-            limits = "tensor descriptors that the kernel makes"
+            limits = f"tensor descriptors that the kernel makes ({file}:{line})"
         makes_pointers = any(name in compiled.asm["ttgir"] for name in _OF_POINTERS)
         found = cls(metadata.name, compiled.asm["ptx"], metadata.shared, signature, limits, compiled.asm["cubin"], makes_pointers)
         found.maps = tuple(getattr(metadata, "tensordesc_meta", None) or ())
@@ -111,7 +113,7 @@ class Executable:
         """
         machine = self.machine(report.target)
         if isinstance(machine, str):
-            raise NotEmulatedError(f"{self.name}: nothing here executes {machine}")
+            raise NotEmulatedError(f'{self.name}: nothing here executes {machine}; lowering="compile" interprets the kernel')
         counts = machine.run(count_programs(grid), self._pack(machine, values))
         _tell(report, counts)
 

@@ -74,7 +74,7 @@ def magnitude(x: Array) -> Array:
 
 def copy_sign(x: Array, y: Array) -> Array:
     """Return the second number with the sign of the first, as ``copysign`` does."""
-    return np.copysign(y, x)
+    return np.where(np.signbit(x) != np.signbit(y), negate(y), y)
 
 
 def _extremum(*values: Array, largest: bool, keeps_nan: bool) -> Array:
@@ -148,7 +148,6 @@ EXACT: Mapping[str, Callable[..., Array]] = {
     "sqrt": np.sqrt,
     "div": np.divide,
     "rcp": lambda x: x.dtype.type(1) / x,
-    "copysign": copy_sign,
 }
 SIGNS: Mapping[str, Callable[..., Array]] = {"neg": negate, "abs": magnitude}
 EXTREMA: Mapping[str, Callable[..., Array]] = {name: partial(_extremum, largest=name == "max") for name in ("max", "min")}
@@ -157,6 +156,6 @@ TESTS: Mapping[str, Callable[[Array], Array]] = {  # of testp
     "infinite": np.isinf,
     "number": lambda x: ~np.isnan(x),
     "notanumber": np.isnan,
-    "normal": lambda x: np.isfinite(x) & (np.abs(x) >= np.finfo(x.dtype).tiny),
+    "normal": lambda x: np.isfinite(x) & ((np.abs(x) >= np.finfo(x.dtype).tiny) | (x == 0)),
     "subnormal": lambda x: (np.abs(x) < np.finfo(x.dtype).tiny) & (x != 0),
 }

@@ -52,8 +52,8 @@ def divide(x: Array, y: Array) -> Array:
 
 
 def remain(x: Array, y: Array) -> Array:
-    """Return what a division toward zero leaves; the dividend where the divisor is zero."""
-    return np.asarray(np.where(y == 0, x, x - divide(x, y) * y))
+    """Return what a division toward zero leaves; all bits are set where the divisor is zero."""
+    return np.asarray(np.where(y == 0, np.array(-1, np.int64).astype(x.dtype), x - divide(x, y) * y))
 
 
 def _shift(x: Array, count: Array, shift: Callable[[Array, Array], Array]) -> Array:
@@ -80,13 +80,14 @@ def extract(x: Array, place: Array, length: Array) -> Array:
     bits = 8 * x.dtype.itemsize
     wide = x.view(np.dtype(f"u{x.dtype.itemsize}")).astype(np.uint64)
     at, size = (part.astype(np.uint64) & np.uint64(255) for part in (place, length))
-    mask = np.where(size >= bits, np.uint64((1 << bits) - 1), (np.uint64(1) << np.minimum(size, np.uint64(63))) - np.uint64(1))
-    field = np.where(at < 64, wide >> np.minimum(at, np.uint64(63)), np.uint64(0)) & mask
+    there = np.minimum(size, np.uint64(bits) - np.minimum(at, np.uint64(bits)))  # bits of the field that lie in the number
+    mask = np.where(there >= 64, ~np.uint64(0), (np.uint64(1) << np.minimum(there, np.uint64(63))) - np.uint64(1))
+    field = wide >> np.minimum(at, np.uint64(63)) & mask
     if x.dtype.kind == "i":
         last = np.minimum(at + size - np.uint64(1), np.uint64(bits - 1))
         sign = np.where(size == 0, np.uint64(0), wide >> last & np.uint64(1))
         field = np.where(sign == 1, field | ~mask, field)
-    return field.astype(np.dtype(f"u{x.dtype.itemsize}")).view(x.dtype)
+    return np.asarray(field.astype(np.dtype(f"u{x.dtype.itemsize}"))).view(x.dtype)
 
 
 def insert(x: Array, y: Array, place: Array, length: Array) -> Array:

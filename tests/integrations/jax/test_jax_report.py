@@ -65,6 +65,7 @@ PASSED = {
     "fft": (lambda: jnp.fft.fft(X), "fft", "another library"),
     "normal": (lambda: jax.random.normal(jax.random.key(0), (3,)), "erf_inv", "approximates"),
     "other generator": (lambda: jax.random.bits(jax.random.key(0, impl="rbg"), (3,)), "rng_bit_generator", "another generator"),
+    "no values": (lambda: lax.empty((3,), np.float32), "empty", "does not initialise"),
     "other branch": (lambda: lax.platform_dependent(X, cpu=lambda x: x, default=lambda x: -x), "platform_index", "another branch"),
     "inside of a loop": (lambda: lax.fori_loop(0, 3, lambda _, x: jnp.tanh(x), X), "tanh", "approximates"),
     "inside of a branch": (lambda: lax.cond(True, jnp.tanh, jnp.sin, X), "sin", "approximates"),
@@ -85,6 +86,38 @@ def test_what_xla_computes_is_passed(name: str) -> None:
         report.assert_all_emulated(assumed=True)
 
 
+IMAGES, FILTERS = jnp.ones((2, 8, 8, 4), jnp.bfloat16), jnp.ones((1, 1, 4, 4), jnp.bfloat16)
+
+
+def convolve(images, filters):
+    return lax.conv_general_dilated(images, filters, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def total(images, filters):
+    return convolve(images, filters).astype(np.float32).sum()
+
+
+CONVOLUTIONS = {
+    "at once": (lambda: convolve(IMAGES, FILTERS), 1),
+    "jit": (lambda: jax.jit(convolve)(IMAGES, FILTERS), 1),
+    "vmap": (lambda: jax.vmap(convolve, (0, None))(IMAGES[None], FILTERS), 1),
+    "gradients": (lambda: jax.jit(jax.value_and_grad(total, (0, 1)))(IMAGES, FILTERS), 3),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_are_counted_and_can_be_refused(name: str) -> None:
+    """Those of 1 x 1 filters, too, which cuDNN computes."""
+    function, number = CONVOLUTIONS[name]
+    found = [(line, count) for line, count in run(function).lines("passed") if line.operator == "conv_general_dilated"]
+    assert sum(count for _, count in found) == number
+    assert all("cuDNN or XLA chooses its algorithm" in line.how for line, _ in found)
+    with fastmma.jax.emulate("H100", other="error"), pytest.raises(fastmma.NotEmulatedError, match="conv_general_dilated of bfloat16"):
+        jax.block_until_ready(function())
+    with fastmma.jax.emulate("H100", other="warn"), pytest.warns(UserWarning, match="not an emulated GPU: conv_general_dilated"):
+        jax.block_until_ready(function())
+
+
 NEUTRAL = {
     "moves": lambda: (X.T, jnp.roll(X, 1, 0), jnp.stack([X, X]), jnp.asarray(X)[1:, ::2], jnp.asarray(X)[INTEGERS]),
     "triangles and borders": lambda: (jnp.tril(X), jnp.pad(X, 1)),
@@ -92,6 +125,7 @@ NEUTRAL = {
     "sums of integers": lambda: jnp.asarray(INTEGERS).at[INTEGERS].add(1),
     "one write": lambda: jnp.asarray(X).at[2].set(3.0),
     "random bits": lambda: (jax.random.bits(jax.random.key(0), (3,)), jax.random.permutation(jax.random.key(1), 8)),
+    "gradients of a scan": lambda: jax.grad(lambda x: lax.scan(lambda c, _: (-c[::-1], c), x, None, length=3)[0][0, 0])(jnp.asarray(X)),
     "exact conversions": lambda: (jnp.asarray(A).astype(np.float32), jnp.asarray(INTEGERS > 1).astype(jnp.bfloat16)),
     "signs": lambda: (lax.neg(X), lax.abs(X), lax.is_finite(X)),
     "control": lambda: (lax.scan(lambda c, x: (c, x), X[0], X), lax.while_loop(lambda c: c < 3, lambda c: c + 1, 0)),
@@ -380,6 +414,11 @@ rounded = [gemm(a[:, i : i + 32], b[i : i + 32], out_dtype="bf16") for i in rang
 added = sum(rounded[1:], rounded[0])
 note("partitioned", jax.jit(jnp.matmul, in_shardings=(over(None, "k"), over("k", None))), added)
 note("rows", jax.jit(jnp.matmul, in_shardings=(over("k", None), over(None, None))), whole)
+loss = lambda x, w: jnp.matmul(x, w).astype(np.float32).sum()
+gradient = jax.jit(jax.grad(loss, 1), in_shardings=(over("k", None), over(None, None)))
+ones = np.ones((8, 8), jnp.bfloat16)
+of_rows = [gemm(a[i : i + 2].T, ones[i : i + 2], out_dtype="bf16") for i in range(0, 8, 2)]
+note("gradient", gradient, sum(of_rows[1:], of_rows[0]))
 halves = jax.make_mesh((2, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
 of = lambda *spec: NamedSharding(halves, P(*spec))
 pair = [gemm(a[:, i : i + 64], b[i : i + 64], out_dtype="bf16") for i in (0, 64)]
@@ -420,6 +459,7 @@ def test_a_product_that_xla_partitions_is_cut_as_its_partitioner_cuts(devices) -
         ("partitioned", "4 devices multiply 32 k each and add by all-reduce; cut as XLA's partitioner cuts for a CPU; added in the order"),
         ("halved", "2 devices multiply 64 k each and add by all-reduce; cut as XLA's partitioner cuts for a CPU; one accumulator"),
         ("rows", "f32.bf16.bf16; one accumulator"),
+        ("gradient", "4 devices multiply 2 k each and add by all-reduce; cut as XLA's partitioner cuts for a CPU; added in the order"),
         ("named", "one product of the whole operands: where XLA cuts k among the 4 devices, it adds their parts"),
     ):
         ((count, how),) = (value for key, value in devices[name].items() if key == "dot_general assumed")

@@ -75,3 +75,37 @@ def test_a_report_names_the_release_and_says_what_differs() -> None:
     assert lines["aten.exp.default"] == ("emulated", f"PyTorch 2.11 for CUDA 13.0 on an H100 and an H200, libdevice of {name}")
     status, how = lines["aten.asinh.default"]
     assert ("pip install" in how, status) == (("asinhf" in others), "passed" if "asinhf" in others else "emulated")
+
+
+OLDER = libdevice.RELEASES["5c2fae37c86e68c3"]
+OTHERS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "gelu": ("erff", lambda: functional.gelu(X)),
+    "a power": ("powf", lambda: X.abs() ** 1.7),
+    "an arc": ("atanf", X.atan),
+    "a norm of order 3": ("", lambda: torch.linalg.vector_norm(X, 3)),
+    "powers of a list": ("", lambda: torch._foreach_pow([X.abs()], 1.7)),
+}
+
+
+@pytest.mark.skipif(libdevice.release() is None, reason="no libdevice whose release is known")
+def test_what_calls_a_function_of_another_release_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libdevice, "release", lambda: OLDER)
+    for name, (function, call) in OTHERS.items():
+        with ft.emulate("H100") as gpu:
+            call()
+        lines = [line for line, _ in gpu.report.lines("passed")]
+        assert lines, name
+        assert not function or f"{function} of Triton 3.2 to 3.8's libdevice is not that of CUDA 13.0" in lines[-1].how
+    weight = torch.nn.Parameter(X.clone())
+    weight.grad = X.clone()
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    with ft.emulate("H100") as gpu:
+        scaler.scale(torch.ones(()))
+        scaler.step(torch.optim.Adam([weight], fused=True))
+    assert "aten._fused_adam_.default" in [line.operator for line, _ in gpu.report.lines("passed")]
+    assert torch.equal(weight.grad, X / 4)  # once
+    with ft.emulate("H100") as gpu:
+        functional.layer_norm(functional.softmax(X.exp() ** 2, -1), (8,)).tanh().sum()
+    gpu.report.assert_all_emulated()
+    with pytest.raises(NotEmulatedError, match="powf of Triton"):
+        libdevice.call("powf", [2.0], [3.0])

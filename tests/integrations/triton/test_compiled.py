@@ -124,7 +124,7 @@ def test_where_the_compiler_refuses_rules_are_taken(monkeypatch: pytest.MonkeyPa
     def refuse(*_: Any, **__: Any) -> None:
         raise ValueError("no such compiler\nand more lines")
 
-    monkeypatch.setattr("fastmma.triton.compiled._COMPILE", refuse)
+    monkeypatch.setattr("fastmma.triton.compilation._COMPILE", refuse)
     a, b = drawn(torch.float16, 16, 16, 64)
     c = torch.empty(16, 16)
     with interpret("H100") as report:

@@ -159,6 +159,30 @@ def test_a_launch_that_no_gpu_takes_names_the_kernel_and_its_line(name: str) -> 
     assert isinstance(found.value, kind)
 
 
+@triton.jit
+def scans_over_blocks(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i, tl.cumsum(tl.load(x + i), 0))
+
+
+def test_what_the_compilers_passes_do_not_take_is_an_error() -> None:
+    told = r"scans_over_blocks: .*PassManager.* \(.*test_errors\.py:\d+: def .*\), says Triton's compiler.*; what it printed above"
+    with pytest.raises(fastmma.NotEmulatedError, match=told), fastmma.triton.interpret("H100"):
+        scans_over_blocks[(1,)](X, Y.clone(), 64, num_ctas=2)
+
+
+@triton.jit
+def makes_descriptors(x, y, N: tl.constexpr):
+    made = tl.make_tensor_descriptor(y, [N], [1], [N])
+    made.store([0], tl.make_tensor_descriptor(x, [N], [1], [N]).load([0]))
+
+
+def test_kernels_whose_ptx_is_not_executed_are_named_with_advice() -> None:
+    told = r'tensor descriptors that the kernel makes \(.*test_errors\.py:\d+\); lowering="compile" interprets the kernel'
+    with pytest.raises(fastmma.NotEmulatedError, match=told), fastmma.triton.interpret("H100", lowering="ptx"):
+        makes_descriptors[(1,)](X, Y.clone(), 64)
+
+
 def test_rules_interpret_what_the_compiler_refuses() -> None:
     kernel = next(one for one, *_ in REFUSED if one.fn.__name__ == "breaks")
     y = Y.clone()

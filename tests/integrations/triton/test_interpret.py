@@ -168,7 +168,7 @@ def test_casts(source: str) -> None:
     given = tensor(values, source)
     with interpret("H100") as report, np.errstate(all="ignore"):
         for target, dtype in DTYPES.items():
-            if target in (source, "int8"):
+            if target in (source, "int8") or {source, target} == {"float8_e4m3fn", "float8_e5m2"}:  # which the compiler does not take
                 continue
             result = torch.empty(len(values), dtype=dtype)
             cast[(1,)](given, result, len(values))
