@@ -12,8 +12,8 @@ from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import default_floats
 
 # by the beginning of a file's SHA-256: its release, and functions that differ from those of CUDA 13.0. Others have the same instructions,
-# or all their results are the same; fmodf is exact. Of the older release coshf, sinhf and atanhf have other instructions, and were not
-# compared whole
+# or all their results are the same (tanhf's in the older release); fmodf is exact. coshf, sinhf and atanhf of the older release have other
+# instructions, and were not compared whole
 _OLDER = "acosf acoshf asinf asinhf atanf atanhf atan2f cbrtf coshf erff erfcinvf erfinvf j0f j1f normcdff normcdfinvf powf sinhf tgammaf"
 RELEASES: dict[str, tuple[str, frozenset[str]]] = {
     "91334d6e12748f6c": ("CUDA 13.0", frozenset()),
