@@ -73,7 +73,7 @@ def windows(operation: Operation, operands: Operands, d: Codes, threads: int) ->
 
     row, formats = operation.arithmetic, operation.instruction.formats
     p = compiled.Windows(row.terms, row.align_bits, row.join_bits, _ways(row))
-    for one, out in each(operands, d.view(np.float32)):
+    for one, out in each(whole_k(operation.instruction, operands), d.view(np.float32)):
         x, y = (compiled.numbers(_values(codes, fmt, np.float64), fmt.emin) for codes, fmt in ((one.a, formats.a), (one.b, formats.b)))
         compiled.multiply(p, x, y, None if one.c is None else one.c.view(np.float32), out, threads)
 
@@ -89,7 +89,7 @@ def steps_in_lanes(problem: Problem, operands: Operands, out: Codes, threads: in
     operation, fallbacks = problem.operation, list[Fallback]()
     how = lane_steps(operation)
     assert how is not None
-    for index, (one, results) in enumerate(each(operands, out.view(np.float32))):
+    for index, (one, results) in enumerate(each(whole_k(operation.instruction, operands), out.view(np.float32))):
         rows = _in_lanes(how, operation, one, results, threads)
         if rows is None or len(rows):
             fallbacks.append(Fallback(slice(index, index + 1), slice(None) if rows is None else rows, slice(None)))
@@ -121,7 +121,7 @@ def exact(operation: Operation, operands: Operands, d: Codes, threads: int) -> N
     from fastmma.kernels.fused import exact as compiled
 
     formats = operation.instruction.formats
-    for one, out in each(operands, d.view(np.float32)):
+    for one, out in each(whole_k(operation.instruction, operands), d.view(np.float32)):
         x, y = _values(one.a, formats.a, np.float64), _values(one.b, formats.b, np.float64)
         compiled.multiply(operation.arithmetic.terms, x, y, None if one.c is None else one.c.view(np.float32), out, threads)
 

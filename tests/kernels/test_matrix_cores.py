@@ -109,6 +109,20 @@ def test_zeros_times_a_nan(target: str, name: str) -> None:
         assert_bits_equal(gemm(x, y, target=target), gemm(x, y, target=target, backend="reference"))
 
 
+@cases(("target", "name"), [kind[:2] for kind in KINDS])
+def test_the_last_instruction_multiplies_the_padding(target: str, name: str) -> None:
+    """A sum of tiny negative products is -0; steps of zeros only, which fill the last instruction, make it +0."""
+    fmt = FORMATS[name]
+    for depth in (1, 3, 9, 17):
+        for m, n in ((3, 5), (64, 64)):
+            a = np.full((m, depth), 1 << fmt.padding, fmt.code_dtype).view(fmt.dtype)
+            b = np.full((depth, n), (1 << fmt.padding) | (1 << (fmt.bits - 1)), fmt.code_dtype).view(fmt.dtype)
+            for c in (None, np.full((m, n), -0.0, np.float32)):
+                d = gemm(a, b, c, target=target)
+                few = None if c is None else c[:2, :3]
+                assert_bits_equal(d[:2, :3], gemm(a[:2], b[:, :3], few, target=target, backend="reference"))
+
+
 def test_lanes_take_large_products() -> None:
     a = np.ones((64, 64), np.float16)
     operation = fastmma.gemm_plan(a, a, target="MI300X").operation
