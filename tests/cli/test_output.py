@@ -192,7 +192,7 @@ def test_a_study_on_a_disk_that_fills_up_goes_on(size: int, tmp_path: Path, monk
         assert line.endswith(b"\n")
         json.loads(line)
     assert {each.name for each in full.iterdir()} <= {"results.jsonl", "results.csv"}
-    monkeypatch.setattr("fastmma.cli.study.save", lambda *_: [])
+    monkeypatch.setattr("fastmma.study.pictures.save", lambda *_: [])
     for folder in (full, whole):
         assert main([*STUDY, "--output", str(folder)]) == 0
     for name in ("results.jsonl", "results.csv"):
