@@ -12,6 +12,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ def build(file: Path) -> None:
 
     described: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
-    with patch.object(triton.runtime.driver, "_active", Driver(lambda: TARGET)):
+    with patch.object(triton.runtime.driver, "_active", Driver(lambda: SimpleNamespace(target=TARGET))):
         for number, launch in enumerate(launches()):
             drawn = launch.drawn()
             given = launch.arguments({name: tensor(array) for name, array in drawn.items()})

@@ -1,7 +1,8 @@
 """Layers as models have them, by category, that PyTorch 2.11 computed on an H200: models, attention, functions, each with its gradients.
 
 ``python tests/reference/whole_layers.py`` prints the table of the page on PyTorch: how many results have the GPU's bits, and how many are
-called emulated. With ``--record`` and a file it records them on the GPU of this machine. Shapes and numbers are drawn by NumPy.
+called emulated; a target and another recording may be named. With ``--record`` and a file it records them on the GPU of this machine.
+Shapes and numbers are drawn by NumPy.
 """
 
 from __future__ import annotations
@@ -400,7 +401,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--record"]:
         record(sys.argv[2], *map(int, sys.argv[3:]))
         return
-    table, wrong = compare(*sys.argv[1:2])
+    table, wrong = compare(*sys.argv[1:2], *map(Path, sys.argv[2:3]))
     table["all"] = Count(*map(sum, zip(*table.values(), strict=True)))
     print("| | results | equal | called emulated | of these equal |\n| --- | --- | --- | --- | --- |")
     for category, count in table.items():
