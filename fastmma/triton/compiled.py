@@ -1,4 +1,4 @@
-"""What became of a kernel's dots and sums, read from the intermediate code of Triton's compiler."""
+"""Tell what became of a kernel's dots and sums, from the intermediate code of Triton's compiler."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def _bytes(numbers: Sequence[int]) -> str:
 
 
 def _fields(bits: Sequence[int]) -> str:
-    """Which bits of two words the instruction takes that fills all bytes of them."""
+    """Name the bits of two words that the instruction takes, for all bytes of both."""
     return _bytes([bit + 32 * word for _ in range(8) for word in (0, 1) for bit in bits])
 
 
