@@ -111,7 +111,7 @@ def test_the_explorer_is_in_the_navigation_and_leads_back(site: Path, page: Page
     page.look(1280, 900)
     page.open((site / "studies.html").as_uri())
     page.run("[...document.querySelectorAll('.md-tabs__link')].find((each) => each.textContent.trim() === 'Explorer').click()")
-    page.wait("document.title === 'fastmma explorer'")
+    page.wait("document.title === 'fastmma explorer' && document.readyState === 'complete'")
     page.run("document.querySelector('header a').click()")
     page.wait("document.title === 'fastmma'")
 

@@ -38,6 +38,12 @@ for end, number in zip(ends, (3, 4)):
 os.execv(sys.argv[3], sys.argv[3:])
 """
 _PATIENCE = 60.0  # seconds until a page that does not answer is given up
+# what a page answers while another takes its place
+_LEFT = ("Inspected target navigated or closed", "Execution context was destroyed", "Cannot find context with specified id")
+
+
+class LeftPageError(RuntimeError):
+    """A page was left before it had answered."""
 
 
 class Page:
@@ -72,6 +78,8 @@ class Page:
             if answer.get("method") == "Runtime.exceptionThrown" or told.get("entry", {}).get("level") == "error":
                 self.said.append(json.dumps(told))
             if answer.get("id") == self._number:
+                if answer.get("error", {}).get("message", "").startswith(_LEFT):
+                    raise LeftPageError(f"{method}: {answer['error']}")
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']}")
                 return answer["result"]
@@ -83,12 +91,18 @@ class Page:
         self.wait("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     def wait(self, condition: str) -> None:
-        """Until an expression is true."""
+        """Until an expression is true; a page that is left meanwhile has not made it true."""
         end = time.monotonic() + _PATIENCE
-        while not self.run(condition):
+        while not self._holds(condition):
             if time.monotonic() > end:
                 raise TimeoutError(f"never true: {condition}; {self.said}")
             time.sleep(0.02)
+
+    def _holds(self, condition: str) -> bool:
+        try:
+            return bool(self.run(condition))
+        except LeftPageError:
+            return False
 
     def run(self, expression: str) -> Any:
         """The value of an expression of JavaScript."""
