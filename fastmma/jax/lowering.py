@@ -69,7 +69,8 @@ def emulate(target: TargetName = "sm_90a", *, f32: str | None = None, plans: Pla
     plans : mapping, str or Path, optional
         ``{(M, N, K): parts of k or a GemmPlan}``: XLA's choices, if you know them; these products are emulated. Others use one accumulator,
         with k ascending, and are assumed, because XLA times its choices on the GPU. A file that ``fastmma record --cublas`` wrote has the
-        choices of cuBLAS, which XLA may call; its products are assumed, too.
+        choices of cuBLAS, which XLA may call; its products are assumed, too. A file with XLA's text of a program that it compiled for a
+        GPU, or the folder of ``--xla_dump_to``, has XLA's choices; products that it tells all of are emulated.
     other : {"pass", "warn", "error"}
         What to do with a product that no tensor core is known to compute: return XLA's own result, with a warning or without, or raise an
         error.

@@ -49,8 +49,8 @@ def dot_general(
     f32 : {"tf32", None}
         The format in which float32 is multiplied if the precision is the default.
     plans : mapping, str or Path, optional
-        ``{(M, N, K): parts of k or a GemmPlan}``, or a file that ``fastmma record --cublas`` wrote; products that are not in it use one
-        accumulator, with k ascending.
+        ``{(M, N, K): parts of k or a GemmPlan}``, a file that ``fastmma record --cublas`` wrote, or XLA's text, as in
+        `fastmma.jax.emulate`. Products that are not in it use one accumulator, with k ascending.
     other : {"error", "pass", "warn"}
         What to do with a product that no tensor core is known to compute: raise an error, or return XLA's own result, with a warning or
         without.

@@ -1,11 +1,14 @@
 """Programs that JAX 0.11.2 compiled for an H200: with XLA's text as plans, their products have every bit of the GPU's results.
 
-``h200_compiled.npz`` has the texts as XLA wrote them, and 256 columns of a row of each result, as codes: layers with gradients, whose
-sizes and operands were drawn. All but one text are of tuned kernels.
+``h200_compiled.npz`` has the texts as XLA wrote them, and 48 columns of a row of each result, as codes: 20 layers with gradients, whose
+sizes and operands were drawn, with kernels that XLA tuned by time and without. No rule was found on them.
 """
 
 from __future__ import annotations
 
+import itertools
+import json
+import lzma
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -21,11 +24,10 @@ import jax.numpy as jnp  # noqa: E402
 import fastmma  # noqa: E402
 import fastmma.jax  # noqa: E402
 from fastmma.jax.compiled_products import find_compiled_products  # noqa: E402
-from fastmma.testing import assert_bits_equal  # noqa: E402
 
 with np.load(Path(__file__).with_name("h200_compiled.npz")) as _file:
     RECORDED = dict(_file)
-TEXTS = {name.removeprefix("text | "): bytes(codes).decode() for name, codes in RECORDED.items() if name.startswith("text")}
+TEXTS: dict[str, str] = json.loads(lzma.decompress(RECORDED.pop("texts").tobytes()))
 BY_CUBLAS = "XLA calls cublas, whose kernel"
 
 
@@ -36,16 +38,14 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.nda
 
 
 def layers() -> Iterator[tuple[str, tuple[np.ndarray, ...], str]]:
-    """The layers whose texts are recorded: x, w and the cotangent, and the dtype of the result."""
-    rng = np.random.default_rng([81, 5])
+    """The layers: x, w and the cotangent, and the dtype of the result."""
+    rng = np.random.default_rng([82, 5])
     for index in range(20):
         m, k, n = (int(16 * rng.integers(1, 97)) for _ in range(3))
         k += int(rng.integers(1, 16)) if index % 7 == 6 else 0
         dtype = ("bfloat16", "float16")[index % 2]
         out = "float32" if index % 3 else dtype
-        arrays = draw(rng, (m, k), dtype), draw(rng, (k, n), dtype), draw(rng, (m, n), out)
-        if (name := f"dot {m}x{k}x{n} {dtype} {out}") in TEXTS:
-            yield name, arrays, out
+        yield f"dot {m}x{k}x{n} {dtype} {out}", (draw(rng, (m, k), dtype), draw(rng, (k, n), dtype), draw(rng, (m, n), out)), out
 
 
 def with_gradients(out: str) -> Callable[..., tuple[Any, ...]]:
@@ -57,33 +57,38 @@ def with_gradients(out: str) -> Callable[..., tuple[Any, ...]]:
 
 
 def test_results_have_the_bits_of_an_h200(tmp_path: Path) -> None:
-    found = {"emulated": 0, "assumed": 0}
-    for name, arrays, out in layers():
-        path = tmp_path / "program.txt"
-        path.write_text(TEXTS[name])
+    path, found, other = tmp_path / "program.txt", {"emulated": 0, "assumed": 0}, []
+    for (name, arrays, out), kind in itertools.product(layers(), ("default", "untuned")):
+        path.write_text(TEXTS[f"{kind} | {name}"])
         with fastmma.jax.emulate("H200", plans=path, other="error") as report:
             results = jax.block_until_ready(jax.jit(with_gradients(out))(*map(jnp.asarray, arrays)))
         guessed = [line.how for line, _ in report.lines("assumed")]
         assert all(BY_CUBLAS in each and "as XLA's text says" in each for each in guessed)
         found = {status: count + getattr(report, status) for status, count in found.items()}
         for index, each in enumerate(map(np.asarray, results)):
-            (codes,) = (value for key, value in RECORDED.items() if key.startswith(f"{name} | {index} |"))
-            row = each[max(1, len(each) // 4)][:256]
-            assert_bits_equal(row, codes[0].view(row.dtype))
-    assert found == {"emulated": 17, "assumed": 1}
+            row, codes = each[max(1, len(each) // 4)][:48], RECORDED[f"{kind} | {name} | {index}"]
+            if row.tobytes() != codes.tobytes():
+                other.append((kind, name, index))
+    assert found == {"emulated": 112, "assumed": 8}
+    assert other == []
 
 
 def test_what_is_read_of_a_text() -> None:
     """Parts of k that are padded, in pairs or one after another; the kernel's instruction; neighbours of widened operands."""
-    read = find_compiled_products(TEXTS["dot 448x1232x240 float16 float32"])
+    read = find_compiled_products(TEXTS["default | dot 272x464x544 bfloat16 bfloat16"])
+    read += find_compiled_products(TEXTS["default | dot 1216x704x528 float16 float32"])
     rows = {each.sizes: (each.parts, each.length, each.join, each.is_warpgroup, each.neighbours, each.result) for each in read}
     assert rows == {
-        (1, 448, 240, 1232): (8, 160, "ascending", True, 1, "float32"),
-        (1, 1232, 448, 240): (1, 240, "ascending", True, 1, "float16"),
-        (1, 1232, 240, 448): (2, 224, "pairwise", False, 2, "float16"),
+        (1, 272, 544, 464): (4, 120, "pairwise", True, 1, "bfloat16"),
+        (1, 272, 464, 544): (4, 136, "ascending", True, 1, "bfloat16"),
+        (1, 464, 544, 272): (1, 272, "ascending", True, 1, "bfloat16"),
+        (1, 1216, 528, 704): (1, 704, "ascending", True, 1, "float32"),
+        (1, 704, 1216, 528): (1, 528, "ascending", True, 1, "float16"),
+        (1, 704, 528, 1216): (4, 304, "ascending", False, 2, "float16"),
     }
-    (called,) = (each for each in find_compiled_products(TEXTS["dot 704x784x512 float16 float32"]) if each.unknown)
-    assert (called.sizes, called.parts, called.length) == ((1, 704, 512, 784), 4, 200)
+    read = find_compiled_products(TEXTS["default | dot 1200x1072x528 float16 float16"])
+    called = {each.sizes: (each.parts, each.length) for each in read if each.unknown}
+    assert called == {(1, 1200, 528, 1072): (2, 536), (1, 1072, 528, 1200): (2, 600)}
 
 
 TRITON = """HloModule jit_f
