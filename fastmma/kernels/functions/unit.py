@@ -11,7 +11,7 @@ from functools import cache
 
 from fastmma.kernels.functions.lookup import declare_permutation, look_up
 from fastmma.kernels.functions.tables import INTERPOLATORS, Interpolator, coefficients
-from fastmma.kernels.functions.unit_lanes import has_lanes, lanes, rise_body
+from fastmma.kernels.functions.unit_lanes import SQUARE, has_lanes, lanes, rise_body
 
 _FRACTION = 23  # bits
 _X = 17  # bits of x
@@ -308,6 +308,7 @@ def _power_of_two() -> str:
 @cache
 def special_functions() -> str:
     """Write ``ex2_of``, ``rcp_of``, ``rsqrt_of``, ``sqrt_of``, ``lg2_of`` and what they call."""
-    before = lanes() if has_lanes() else f"define internal i32 @square_of(i32 %x) alwaysinline {{\n{_square()}\n}}\n"
+    steps, square = (lanes(), SQUARE) if has_lanes() else ("", f"{_square()}\n")
+    before = f"{steps}define internal i32 @square_of(i32 %x) alwaysinline {{\n{square}}}\n"
     rows = "".join(_interpolator(name, row) for name, row in INTERPOLATORS.items())
     return declare_permutation() + before + rows + _power_of_two() + _FUNCTIONS

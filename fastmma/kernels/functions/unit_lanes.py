@@ -151,12 +151,16 @@ define {_FLOATS} @zero_unless_nan{SIXTEEN}({_FLOATS} %x) alwaysinline {{
     return text + "".join(variants(name, *step, f"{name}{SIXTEEN}") for name, step in steps.items())
 
 
-def rise_body(bias: int, cut: int) -> str:
-    """Write the part of a result that c1 and c2, in a word, make, rounded down to a multiple of 2^`cut`."""
-    return f""" %d0 = call i32 @square_start(i32 %x)
+_DOUBLED_SQUARE = """ %d0 = call i32 @square_start(i32 %x)
  %d1 = call i32 @square_upper(i32 %d0, i32 %x)
  %d2 = call i32 @square_lower(i32 %d1, i32 %x)
- %moved = shl i32 %d2, 15
+"""
+SQUARE = f"{_DOUBLED_SQUARE} %s = lshr i32 %d2, 1\n ret i32 %s\n"
+
+
+def rise_body(bias: int, cut: int) -> str:
+    """Write the part of a result that c1 and c2, in a word, make, rounded down to a multiple of 2^`cut`."""
+    return f"""{_DOUBLED_SQUARE} %moved = shl i32 %d2, 15
  %s = and i32 %moved, {-1 << 16}
  %lower = and i32 %x, {(1 << cut) - 1}
  %both = or i32 %s, %lower
