@@ -248,7 +248,7 @@ def test_tangents_are_the_special_function_units() -> None:
 
 @pytest.mark.parametrize(
     "opcode",
-    ["fma.rn.oob.f16", "rcp.approx.ftz.f64", "cvt.rs.f16x2.f32", "max.relu.f32", "vadd4.u32.u32.u32", "tcgen05.wait::ld.sync.aligned"],
+    ["fma.rn.oob.f16", "rcp.approx.ftz.f64", "cvt.rs.f16x2.f32", "max.relu.f32", "vadd4.u32.u32.u32", "tcgen05.shift.cta_group::1.down"],
 )
 def test_what_nothing_executes_is_named(opcode: str) -> None:
     with pytest.raises(fastmma.NotEmulatedError, match=opcode.split(".")[0]):
