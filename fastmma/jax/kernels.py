@@ -14,7 +14,7 @@ from fastmma.jax.calls import write_place
 from fastmma.jax.internals import dot_general_p, find_place, is_of_jax
 
 kernel_product_p = Primitive("fastmma_kernel_product")
-_INTERPRET = "pass interpret=InterpretGPUParams(), or trace it within force_gpu_interpret_mode(), both of jax._src.pallas.mosaic_gpu.interpret.params"
+_INTERPRET = "pass interpret=InterpretGPUParams() or use force_gpu_interpret_mode(), of jax._src.pallas.mosaic_gpu.interpret.params"
 _KERNELS = "pallas_call", "mpmd_map"  # the second is what plgpu.kernel makes
 _SUMS = ("float32", "int32")  # of which the accumulator is not rounded before something is added
 
