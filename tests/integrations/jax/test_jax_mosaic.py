@@ -64,6 +64,13 @@ def test_targets_without_wgmma_leave_it_to_jax_or_refuse():
         multiply(a, b, "float32", interpret=InterpretGPUParams())
 
 
+def test_kernels_of_which_nobody_says_that_a_cpu_interprets_them_are_refused_with_advice():
+    a, b = draw(np.random.default_rng(3), (64, 64), "bfloat16"), draw(np.random.default_rng(4), (64, 64), "bfloat16")
+    advice = r"mosaic_kernels.py:\d+: a kernel for Mosaic GPU: .*force_gpu_interpret_mode"
+    with pytest.raises(NotEmulatedError, match=advice), fastmma.jax.emulate("H100"):
+        multiply(a, b, "float32", interpret=False)
+
+
 knows_tensor_memory = pytest.mark.skipif(jax.__version_info__ < (0, 11), reason="JAX interprets tcgen05_mma since 0.11")
 
 
