@@ -8,10 +8,8 @@ import click
 
 from fastmma import __version__
 from fastmma.cli import parameters
-from fastmma.cli.route import print_kernels, print_route
 from fastmma.cli.table import print_json, print_table
 from fastmma.host.memory import amount
-from fastmma.verification.machine import describe
 
 
 def _problem(found: Any) -> str | None:
@@ -63,12 +61,19 @@ def doctor(
     as_json: bool,
 ) -> None:
     """Print what this machine has: CPU path, cache, GPU, libraries, variables; and try one product. Attach the output to a bug report."""
+    # what prints kernels and what describes the machine need little of each other: only one of them is imported
     if kernels:
+        from fastmma.cli.route import print_kernels
+
         print_kernels(markdown, as_json)
         return
     if route is not None:
+        from fastmma.cli.route import print_route
+
         print_route(route, types, instruction, target or parameters.TARGET, as_json)
         return
+    from fastmma.verification.machine import describe
+
     found = describe(__version__)
     if as_json:
         print_json(found)

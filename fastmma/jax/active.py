@@ -77,10 +77,11 @@ def _apply() -> None:
                 _undo.append(undo)
 
         def lower(context: Any, jaxpr: Any, *arguments: Any, **options: Any) -> Any:
+            marked = mark_kernels(jaxpr, tuple(context.platforms))
             change_interpreter()
             if not is_native():
                 count_equations(innermost.report, jaxpr.eqns, tuple(context.platforms), options.get("outer_traceback"), innermost.refuse)
-            return lower_equations(context, mark_kernels(jaxpr), *arguments, **options)
+            return lower_equations(context, marked, *arguments, **options)
 
         set_current(innermost.report)
         replace_lowering_of_equations(lower)

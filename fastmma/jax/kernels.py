@@ -9,9 +9,13 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, Var
 
-from fastmma.jax.internals import dot_general_p, is_of_jax
+from fastmma.host.errors import NotEmulatedError
+from fastmma.jax.calls import write_place
+from fastmma.jax.internals import dot_general_p, find_place, is_of_jax
 
 kernel_product_p = Primitive("fastmma_kernel_product")
+_INTERPRET = "pass interpret=InterpretGPUParams() or use force_gpu_interpret_mode(), of jax._src.pallas.mosaic_gpu.interpret.params"
+_KERNELS = "pallas_call", "mpmd_map"  # the second is what plgpu.kernel makes
 _SUMS = ("float32", "int32")  # of which the accumulator is not rounded before something is added
 
 
@@ -30,23 +34,41 @@ def multiply_natively(lhs: Any, rhs: Any, *sums: Any, **parameters: Any) -> Any:
     return sums[0] + found if sums else found
 
 
-def mark_kernels(program: Any) -> Any:
-    """Return a program in whose interpreted Pallas kernels each product, with the accumulator that it is added to, is one equation.
+def mark_kernels(program: Any, platforms: tuple[str, ...]) -> Any:
+    """Return a program in whose Pallas kernels for Triton each product, with the accumulator that it is added to, is one equation.
+
+    A CPU interprets all of these kernels, also those of which the caller does not say so.
 
     Parameters
     ----------
     program : JAX's Jaxpr
+    platforms : tuple of str
+        For which it is compiled.
+
+    Raises
+    ------
+    NotEmulatedError
+        If a CPU cannot run a kernel, because it is another one.
     """
-    marked = [_mark_kernel(each) if _is_interpreted(each) else each for each in program.eqns]
+    marked = [_interpret_kernel(each, platforms == ("cpu",)) if _is_kernel(each) else each for each in program.eqns]
     return program if all(map(_is_same, marked, program.eqns)) else program.replace(eqns=marked)
 
 
-def _is_interpreted(equation: Any) -> bool:
-    return equation.primitive.name == "pallas_call" and is_of_jax(equation.primitive) and equation.params["interpret"] is True
+def _is_kernel(equation: Any) -> bool:
+    return equation.primitive.name in _KERNELS and is_of_jax(equation.primitive)
 
 
-def _mark_kernel(equation: Any) -> Any:
-    return equation.replace(params={**equation.params, "jaxpr": _mark(equation.params["jaxpr"])})
+def _interpret_kernel(equation: Any, on_cpu: bool) -> Any:
+    """Have JAX interpret a kernel for Triton; others must say so when they are traced."""
+    interpret, options = equation.params["interpret"], equation.params.get("compiler_params")
+    if interpret is not True and (interpret or not on_cpu):
+        return equation
+    written_for = type(options).__module__
+    if interpret or (options is None and equation.primitive.name == "pallas_call") or "triton" in written_for:
+        return equation.replace(params={**equation.params, "interpret": True, "jaxpr": _mark(equation.params["jaxpr"])})
+    kind, advice = ("a TPU", "no GPU runs it") if ".mosaic." in written_for else ("Mosaic GPU", _INTERPRET)
+    where = write_place(find_place(equation.source_info.traceback))
+    raise NotEmulatedError(f"{equation.primitive.name}{where and f' at {where}'}: a kernel for {kind}: {advice}")
 
 
 def _mark(program: Any) -> Any:

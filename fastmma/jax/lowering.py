@@ -16,7 +16,9 @@ from fastmma.host.errors import NotEmulatedError
 from fastmma.isa.gpus import TargetName
 from fastmma.jax.active import Emulation, enter, leave
 from fastmma.jax.algorithms import kernel_precision
+from fastmma.jax.arrangements import arrangement
 from fastmma.jax.calls import Call, describe, make_line, write_place
+from fastmma.jax.compiled_programs import describe_order, follow_options
 from fastmma.jax.internals import (
     call_back,
     count_devices,
@@ -30,7 +32,16 @@ from fastmma.jax.internals import (
 from fastmma.jax.kernels import kernel_product_p, multiply_natively
 from fastmma.jax.mosaic import emulate_kernels
 from fastmma.jax.partitions import take_cut
-from fastmma.jax.products import arrangement, find_guess, find_kernel_guess, is_widened, plan_of, plan_text, product, product_options
+from fastmma.jax.products import (
+    find_followed,
+    find_guess,
+    find_kernel_guess,
+    is_widened,
+    plan_of,
+    plan_text,
+    product,
+    product_options,
+)
 from fastmma.jax.report import Line, Report
 from fastmma.jax.scaled import CUDNN, scaled_plan_of, scaled_product
 from fastmma.jax.settings import Plans, Settings, kernel_settings, settings_of
@@ -58,7 +69,8 @@ def emulate(target: TargetName = "sm_90a", *, f32: str | None = None, plans: Pla
     plans : mapping, str or Path, optional
         ``{(M, N, K): parts of k or a GemmPlan}``: XLA's choices, if you know them; these products are emulated. Others use one accumulator,
         with k ascending, and are assumed, because XLA times its choices on the GPU. A file that ``fastmma record --cublas`` wrote has the
-        choices of cuBLAS, which XLA may call; its products are assumed, too.
+        choices of cuBLAS, which XLA may call; its products are assumed, too. A file with XLA's text of a program that it compiled for a
+        GPU, or the folder of ``--xla_dump_to``, has XLA's choices; products that it tells all of are emulated.
     other : {"pass", "warn", "error"}
         What to do with a product that no tensor core is known to compute: return XLA's own result, with a warning or without, or raise an
         error.
@@ -110,14 +122,17 @@ def _dot_general(settings: Settings, report: Report, context: Any, *operands: An
             raise NotEmulatedError("JAX runs no callbacks on a mesh of which some axes are automatic: map all of them by shard_map")
         devices = count_devices(context)
         share = find_share(settings, cut if devices > 1 else None, lhs, rhs, dimensions)
-        plan = plan_of(settings, share.lhs, share.rhs, out, dimensions, parameters["precision"])
+        followed = find_followed(settings, share.lhs, share.rhs, out, dimensions, str(context.name_stack))
+        plan = plan_of(settings, share.lhs, share.rhs, out, dimensions, parameters["precision"], followed)
     except NotEmulatedError as unknown:
         settings.refuse(f"dot_general of {text}: {unknown}", place)
         report.count(Line("dot_general", PASSED, text, str(unknown)), write_place(place))
         return lower_natively(dot_general_p, _native, context, *operands, **parameters)
-    guess = find_guess(settings, share.lhs, share.rhs, dimensions, 1 if share.is_known else devices, plan)
-    line = make_line("dot_general", text, plan, *share.describe(plan_text(plan), guess))
-    called = Call(product, (*product_options(lhs, rhs, out, dimensions, plan), *share.options(out)), line, write_place(place), report)
+    guess = find_guess(settings, share.lhs, share.rhs, dimensions, 1 if share.is_known else devices, plan, followed)
+    how = plan_text(plan) + describe_order(followed.product)
+    line = make_line("dot_general", text, plan, *share.describe(how, guess))
+    options = (*product_options(lhs, rhs, out, dimensions, plan), *follow_options(followed.product), *share.options(out))
+    called = Call(product, options, line, write_place(place), report)
     return call_back(context, called, *operands)
 
 

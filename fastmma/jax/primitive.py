@@ -13,10 +13,12 @@ from jax.interpreters import ad, batching, mlir
 from fastmma.host.calls import named_keywords
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.isa.gpus import TargetName
+from fastmma.jax.arrangements import Dimensions
 from fastmma.jax.calls import Call, describe, make_line, write_place
 from fastmma.jax.calls import own_dot_general_p as dot_general_p
+from fastmma.jax.compiled_programs import describe_order, follow_options
 from fastmma.jax.internals import call_back, canonicalize_precision, count_devices, find_place
-from fastmma.jax.products import Dimensions, find_guess, plan_of, plan_text, product, product_options
+from fastmma.jax.products import find_followed, find_guess, plan_of, plan_text, product, product_options
 from fastmma.jax.settings import Plans, Settings, settings_of
 
 
@@ -47,8 +49,8 @@ def dot_general(
     f32 : {"tf32", None}
         The format in which float32 is multiplied if the precision is the default.
     plans : mapping, str or Path, optional
-        ``{(M, N, K): parts of k or a GemmPlan}``, or a file that ``fastmma record --cublas`` wrote; products that are not in it use one
-        accumulator, with k ascending.
+        ``{(M, N, K): parts of k or a GemmPlan}``, a file that ``fastmma record --cublas`` wrote, or XLA's text, as in
+        `fastmma.jax.emulate`. Products that are not in it use one accumulator, with k ascending.
     other : {"error", "pass", "warn"}
         What to do with a product that no tensor core is known to compute: raise an error, or return XLA's own result, with a warning or
         without.
@@ -99,13 +101,15 @@ def _find_call(
     result = _result(lhs, rhs, parameters)
     dimensions, precision = parameters["dimension_numbers"], parameters["precision"]
     try:
-        plan = plan_of(settings, lhs, rhs, result, dimensions, precision)
+        followed = find_followed(settings, lhs, rhs, result, dimensions)
+        plan = plan_of(settings, lhs, rhs, result, dimensions, precision, followed)
     except NotEmulatedError as unknown:
         settings.refuse(f"dot_general: {unknown}", place)
         return None, result
-    guess = find_guess(settings, lhs, rhs, dimensions, devices, plan)
-    line = make_line("fastmma.jax.dot_general", describe(lhs, rhs), plan, plan_text(plan), guess)
-    return Call(product, product_options(lhs, rhs, result, dimensions, plan), line, write_place(place)), result
+    guess = find_guess(settings, lhs, rhs, dimensions, devices, plan, followed)
+    line = make_line("fastmma.jax.dot_general", describe(lhs, rhs), plan, plan_text(plan) + describe_order(followed.product), guess)
+    options = (*product_options(lhs, rhs, result, dimensions, plan), *follow_options(followed.product))
+    return Call(product, options, line, write_place(place)), result
 
 
 def _run(lhs: Any, rhs: Any, *, settings: Settings, **parameters: Any) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from fastmma.host.errors import FastmmaError, NotEmulatedError
 from fastmma.isa.targets import architecture
 from fastmma.jax.algorithms import FP8, Algorithm, algorithm_of, common_dtype, operand_dtype, promotion
+from fastmma.jax.arrangements import Dimensions, arrangement
 from fastmma.jax.calls import ONE_ACCUMULATOR, TRITON
+from fastmma.jax.compiled_programs import Followed, follow, follow_plan
 from fastmma.jax.settings import Settings
 from fastmma.products import cublas
 from fastmma.products.bound import Strided
@@ -27,46 +29,19 @@ from fastmma.products.gemm_choice import gemm_plan
 from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.matmul import matmul
 
-Dimensions = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
 _RESULTS = ("float32", "bfloat16", "float16")
 
 
-@dataclass(frozen=True)
-class Arrangement:
-    """The arrangement by which the dimensions of two operands become those of matrices.
-
-    Attributes
-    ----------
-    lhs, rhs : tuple of int
-        The dimensions of either operand in the order (batch, M, K) and (batch, K, N).
-    batch : tuple of int
-        Extents.
-    m, n, k : int
-    shape : tuple of int
-        Of the result.
-    """
-
-    lhs: tuple[int, ...]
-    rhs: tuple[int, ...]
-    batch: tuple[int, ...]
-    m: int
-    n: int
-    k: int
-    shape: tuple[int, ...]
+def find_followed(settings: Settings, lhs: Any, rhs: Any, out: Any, dimensions: Dimensions, scope: str = "") -> Followed:
+    """Find a product in the programs that XLA compiled, if a caller gave them; `scope` decides among several of one size."""
+    how = arrangement(lhs.shape, rhs.shape, dimensions)
+    names = (np.dtype(lhs.dtype).name, np.dtype(rhs.dtype).name)
+    return follow(settings.compiled, settings.target, names, np.dtype(out.dtype).name, (math.prod(how.batch), how.m, how.n, how.k), scope)
 
 
-def arrangement(lhs: tuple[int, ...], rhs: tuple[int, ...], dimensions: Dimensions) -> Arrangement:
-    """The arrangement of operands of some shapes."""
-    (lhs_k, rhs_k), (lhs_batch, rhs_batch) = (tuple(map(tuple, pair)) for pair in dimensions)
-    lhs_free = tuple(each for each in range(len(lhs)) if each not in (*lhs_k, *lhs_batch))
-    rhs_free = tuple(each for each in range(len(rhs)) if each not in (*rhs_k, *rhs_batch))
-    batch, rows, columns = (tuple(lhs[each] for each in lhs_batch), [lhs[each] for each in lhs_free], [rhs[each] for each in rhs_free])
-    m, n, k = math.prod(rows), math.prod(columns), math.prod(lhs[each] for each in lhs_k)
-    shape = (*batch, *rows, *columns)
-    return Arrangement((*lhs_batch, *lhs_free, *lhs_k), (*rhs_batch, *rhs_k, *rhs_free), batch, m, n, k, shape)
-
-
-def plan_of(settings: Settings, lhs: Any, rhs: Any, out: Any, dimensions: Dimensions, precision: Any) -> GemmPlan:
+def plan_of(
+    settings: Settings, lhs: Any, rhs: Any, out: Any, dimensions: Dimensions, precision: Any, followed: Followed | None = None
+) -> GemmPlan:
     """Choose how a product is accumulated.
 
     Parameters
@@ -75,6 +50,8 @@ def plan_of(settings: Settings, lhs: Any, rhs: Any, out: Any, dimensions: Dimens
     lhs, rhs, out : anything with a shape and a dtype
     dimensions, precision
         As ``jax.lax.dot_general`` canonicalises them.
+    followed : Followed, optional
+        What XLA's text says of it.
 
     Raises
     ------
@@ -106,7 +83,8 @@ def plan_of(settings: Settings, lhs: Any, rhs: Any, out: Any, dimensions: Dimens
         plan = gemm_plan(x, y, **options)
     except FastmmaError as error:
         raise NotEmulatedError(f"{types[0]} times {types[1]} on {settings.target}: {error}") from error
-    return replace(plan, cast=True) if algorithm.operand and algorithm.operand != types[0].name else plan
+    plan = replace(plan, cast=True) if algorithm.operand and algorithm.operand != types[0].name else plan
+    return follow_plan(plan, followed.product if followed else None)
 
 
 def _names_algorithm(precision: Any) -> bool:
@@ -142,7 +120,15 @@ def _lying(dtype: np.dtype[Any], stack: tuple[int, ...], shape: tuple[int, int],
     return Strided(dtype, (*stack, *shape), (*(rows * columns * size for _ in stack), *strides))
 
 
-def find_guess(settings: Settings, lhs: Any, rhs: Any, dimensions: Dimensions, devices: int = 1, plan: GemmPlan | None = None) -> str:
+def find_guess(
+    settings: Settings,
+    lhs: Any,
+    rhs: Any,
+    dimensions: Dimensions,
+    devices: int = 1,
+    plan: GemmPlan | None = None,
+    followed: Followed | None = None,
+) -> str:
     """Find what is not known of the order of k in a product on a GPU; empty for integers, and where the caller named a plan.
 
     Parameters
@@ -155,6 +141,8 @@ def find_guess(settings: Settings, lhs: Any, rhs: Any, dimensions: Dimensions, d
         Among how many XLA partitions the program.
     plan : GemmPlan, optional
         What the product takes.
+    followed : Followed, optional
+        What XLA's text says of it.
     """
     if np.dtype(lhs.dtype).kind in "iu":
         return ""
@@ -165,6 +153,9 @@ def find_guess(settings: Settings, lhs: Any, rhs: Any, dimensions: Dimensions, d
         )
     if plan is not None and plan.evidence is not None:
         return f"as cuBLAS, where XLA calls it and takes its first choice; {plan.evidence}"
+    if settings.compiled and followed is not None:
+        order = "" if followed.product else f"; {ONE_ACCUMULATOR}"
+        return f"{followed.guess}{order}" if followed.guess else ""
     sizes = arrangement(lhs.shape, rhs.shape, dimensions)
     return "" if (sizes.m, sizes.n, sizes.k) in dict(settings.plans) else ONE_ACCUMULATOR
 
@@ -216,6 +207,7 @@ def product(
     sizes: tuple[int, ...] = (),
     total: np.dtype[Any] | None = None,
     neighbours: int = 1,
+    lengths: tuple[int, int, int] | None = None,
 ) -> NDArray[Any]:
     """Multiply arrays in main memory as dot_general does, by a plan.
 
@@ -235,6 +227,8 @@ def product(
         In which results of parts are added.
     neighbours : int
         How many k a thread holds side by side, where it widens them.
+    lengths : tuple of int, optional
+        How many parts k has, how many k a part has, and how many with the zeros that fill its last instructions.
     """
     x, y = np.asarray(lhs), np.asarray(rhs)
     if sizes:
@@ -247,12 +241,24 @@ def product(
     how = arrangement(x.shape, y.shape, dimensions)
     x = x.transpose(how.lhs).reshape(*how.batch, how.m, how.k)
     y = y.transpose(how.rhs).reshape(*how.batch, how.k, how.n)
+    if lengths is not None:
+        x, y = _fill(x, -1, *lengths), _fill(y, -2, *lengths)
     if neighbours > 1:
-        order = order_of_neighbours(how.k, neighbours, 4 // x.dtype.itemsize)
+        order = order_of_neighbours(x.shape[-1], neighbours, 4 // x.dtype.itemsize)
         x, y = np.ascontiguousarray(x[..., order]), np.ascontiguousarray(y[..., order, :])
     if sums:
         return gemm(x, y, np.asarray(sums[0]), plan=plan)
     return (matmul if how.batch else gemm)(x, y, plan=plan).reshape(how.shape)
+
+
+def _fill(x: NDArray[Any], axis: int, parts: int, length: int, filled: int) -> NDArray[Any]:
+    """Fill each part of k with zeros."""
+    moved = np.moveaxis(x, axis, -1)
+    outer = np.zeros((*moved.shape[:-1], parts * length), x.dtype)
+    outer[..., : moved.shape[-1]] = moved
+    inner = np.zeros((*moved.shape[:-1], parts, filled), x.dtype)
+    inner[..., :length] = outer.reshape(*moved.shape[:-1], parts, length)
+    return np.moveaxis(inner.reshape(*moved.shape[:-1], parts * filled), -1, axis)
 
 
 def _cut(x: NDArray[Any], y: NDArray[Any], dimensions: Dimensions, sizes: tuple[int, ...]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:

@@ -10,6 +10,8 @@ from typing import Any
 
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.isa.gpus import TargetName, target_named
+from fastmma.jax.compiled_products import CompiledProduct
+from fastmma.jax.compiled_programs import is_text, read_programs
 from fastmma.products.cublas.book import check_book
 
 Plans = Mapping[tuple[int, int, int], Any] | str | Path
@@ -28,6 +30,8 @@ class Settings:
     plans : tuple of ((M, N, K), parts of k or GemmPlan)
     book : str
         A file of plans, or empty.
+    compiled : tuple of CompiledProduct
+        The products of programs that XLA compiled for a GPU.
     other : {"pass", "warn", "error"}
     """
 
@@ -35,6 +39,7 @@ class Settings:
     f32: str | None = None
     plans: tuple[tuple[tuple[int, int, int], Any], ...] = ()
     book: str = ""
+    compiled: tuple[CompiledProduct, ...] = ()
     other: str = "pass"
 
     def refuse(self, why: str, place: tuple[str, int] | None = None) -> None:
@@ -74,6 +79,8 @@ def settings_of(target: TargetName, f32: str | None, plans: Plans | None, other:
     if other not in _OTHER:
         raise OperandError(f"other must be one of {', '.join(_OTHER)}, not {other!r}")
     if isinstance(plans, str | Path):
+        if is_text(plans):
+            return Settings(target_named(target), f32, compiled=read_programs(plans), other=other)
         check_book(plans, target)
         return Settings(target_named(target), f32, book=str(plans), other=other)
     if plans is not None and not (isinstance(plans, Mapping) and all(isinstance(key, tuple) and len(key) == 3 for key in plans)):

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from fastmma.jax.arrangements import Dimensions, arrangement
 from fastmma.jax.partitions import Cut
-from fastmma.jax.products import Dimensions, arrangement
 from fastmma.jax.settings import Settings
 
 

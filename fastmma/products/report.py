@@ -67,6 +67,11 @@ class Line:
 Mark = Mapping[tuple[Line, str], int]
 
 
+def line_at(line: Line, where: str) -> Line:
+    """Say where a call was made, if that is known."""
+    return replace(line, where=where) if where else line
+
+
 class ClosedReport:
     """Counts of all operations of a program, each with one of five statuses.
 
@@ -99,17 +104,13 @@ class ClosedReport:
     def between(self, first: Mark | None, last: Mark) -> list[Line]:
         """List the kinds of calls that were counted from one mark, or from the beginning, to another."""
         before = first or {}
-        return [replace(line, where=where) if where else line for (line, where), n in last.items() if n > before.get((line, where), 0)]
+        return [line_at(line, where) for (line, where), n in last.items() if n > before.get((line, where), 0)]
 
     def lines(self, *statuses: str) -> list[tuple[Line, int]]:
         """List kinds of calls and how often they were made, in the order of their first calls; all, or those of some statuses."""
         with LOCK:
             found = list(self._counts.items())
-        return [
-            (replace(line, where=where) if where else line, number)
-            for (line, where), number in found
-            if not statuses or line.status in statuses
-        ]
+        return [(line_at(line, where), number) for (line, where), number in found if not statuses or line.status in statuses]
 
     def total(self, status: str) -> int:
         """Count the calls of a status."""

@@ -18,7 +18,7 @@ from fastmma.torch import composites, conditions, frames, functions, fused, neut
 from fastmma.torch.attention import FUSED as FUSED_ATTENTION
 from fastmma.torch.attention import answered
 from fastmma.torch.emulation import Computation, Emulation, tensors_text
-from fastmma.torch.kept_calls import kept_function, kept_product, key_of
+from fastmma.torch.kept_calls import KeptFunction, kept_product, key_of
 from fastmma.torch.kept_products import kept_by
 from fastmma.torch.kinds import (
     BODY,
@@ -53,8 +53,10 @@ class DispatchMode(TorchDispatchMode):
     Attributes
     ----------
     run : Emulation
-    tally : dict
-        Calls of neutral operators.
+    tally : Tally
+        Calls that need no lock.
+    neutral : dict
+        Those of neutral operators.
     told : int
         How many calls were not neutral.
     passes : bool
@@ -71,6 +73,7 @@ class DispatchMode(TorchDispatchMode):
         super().__init__()
         self.run = run
         self.tally = run.report.tally()
+        self.neutral = self.tally.neutral
         self.told = 0
         self.passes = False
         self.calls, self.modes = kept_by(run.settings).calls, run.settings.modes
@@ -93,14 +96,14 @@ class DispatchMode(TorchDispatchMode):
             return func(*args, **kwargs)
         kind = KINDS.get(id(func)) or kind_of(func)
         answer = kind.answer
-        if answer is FREE or ((answer is FIXED or kind.other is FIXED) and kind.unless(args, kwargs) is None):
+        if answer is not PRODUCT and (answer is FREE or ((answer is FIXED or kind.other is FIXED) and kind.unless(args, kwargs) is None)):
             result = kind.compute(*args, **kwargs)
-            self.tally[kind] = self.tally.get(kind, 0) + 1
+            self.neutral[kind] = self.neutral.get(kind, 0) + 1
             return result
         if answer is PRODUCT or answer is FUNCTION:
             key = key_of(kind, args, kwargs, self.modes if answer is PRODUCT else None)
             kept = None if key is None else self.calls.get(key)
-            found = None if kept is None else kept(self.run, args)
+            found = None if kept is None else kept.compute(self.run, self.tally, args)
             if found is not None:
                 self.told += 1
                 return found
@@ -136,7 +139,7 @@ frames.skip(DispatchMode.__torch_dispatch__.__code__)
 
 
 def _neutral(mode: DispatchMode, kind: Kind) -> None:
-    mode.tally[kind] = mode.tally.get(kind, 0) + 1
+    mode.neutral[kind] = mode.neutral.get(kind, 0) + 1
 
 
 def _tell(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], why: str) -> None:
@@ -188,7 +191,7 @@ def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], 
     key = None if mode.run.guess else key_of(kind, args, kwargs)
     if key is not None and key not in mode.calls:
         placed = in_default_mode(functions.place, func, args, kwargs)
-        mode.calls.keep(key, placed and kept_function(placed, line))
+        mode.calls.keep(key, placed and KeptFunction(placed, line))
     return None if result is functions.DONE else result
 
 

@@ -204,6 +204,10 @@ class Emulation:
         if self.guess and line.status == EMULATED:
             line = _assumed(line, self.guess)
         self.report.count(line, where())
+        self.warn(line)
+
+    def warn(self, line: Line) -> None:
+        """Warn of the first product that is assumed, unless all are guesses or the settings say no."""
         if line.status == ASSUMED and not (self.guess or self._warned) and self.settings.unknown == "warn" and self.settings.library:
             self._warned.append(True)
             text = f"{line.operator} of {line.operands} is computed, but not known to have the library's bits: {line.how}"

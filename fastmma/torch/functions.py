@@ -152,9 +152,8 @@ class Placed(NamedTuple):
     dtype: torch.dtype
     in_place: bool
 
-    def compute(self, args: tuple[Any, ...], threads: int | None) -> Tensor:
-        """Compute a call."""
-        result = torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
+    def compute(self, args: tuple[Any, ...], result: Tensor, threads: int | None) -> Tensor:
+        """Compute a call into memory for its result."""
         addresses = [(args[each] if isinstance(each, int) else each).data_ptr() for each in self.operands]
         self.applied.run(addresses, result.data_ptr(), threads)
         return args[0].copy_(result) if self.in_place else result

@@ -10,15 +10,13 @@ from torch import Tensor
 
 from fastmma.host.float_mode import is_default
 from fastmma.torch.functions import Placed, places_of
-from fastmma.torch.places import where
 from fastmma.torch.plans import ALIGNED
-from fastmma.torch.report import EMULATED, Line
+from fastmma.torch.report import EMULATED, Line, Tally
 
 if TYPE_CHECKING:
     from fastmma.torch.emulation import Computation, Emulation
 
 Key = tuple[Any, ...]
-Answer = Callable[["Emulation", tuple[Any, ...]], Tensor | None]
 _SCALARS = (bool, int, float, str, torch.dtype, type(None))
 _AGAIN = "again"  # stands in keys for a tensor that is the one before, so that places of operands among arguments are told apart
 
@@ -42,6 +40,7 @@ def key_of(kind: object, args: tuple[Any, ...], kwargs: dict[str, Any], modes: C
             if isinstance(each, Tensor):
                 if each is before:
                     key.append(_AGAIN)
+                    continue
                 before = each
                 place = each.data_ptr() % ALIGNED
                 key.append((each.dtype, each.shape, each.stride(), place, each.is_cpu, each.is_neg(), each.layout))
@@ -60,42 +59,61 @@ def key_of(kind: object, args: tuple[Any, ...], kwargs: dict[str, Any], modes: C
     return tuple(key)
 
 
-def kept_product(computation: Computation, operands: tuple[Tensor | None, ...], args: tuple[Any, ...]) -> Answer | None:
-    """Return what computes and counts calls of a form, given the product that one of them was; None where its operands are not the call's.
+class KeptProduct:
+    """What computes and counts products of one form."""
 
-    The last tensor is to be an operand: by its dtype torch's settings were looked up. The answer is None where numbers are out of reach.
+    def __init__(self, computation: Computation, numbers: tuple[int, int, int]) -> None:
+        _, self.line, out, shape, self._fixed, self._filled = computation
+        self._a, self._b, self._addend = numbers
+        self._result = _without_memory(shape, torch.empty(shape, device="meta").stride(), out)
+        self._is_emulated = self.line.status == EMULATED
+
+    def compute(self, run: Emulation, tally: Tally, args: tuple[Any, ...]) -> Tensor | None:
+        """Compute a call; return None where numbers are out of reach."""
+        result = torch.empty_like(self._result)
+        added = 0 if self._addend < 0 else args[self._addend].data_ptr()
+        if not is_default() or not self._fixed(args[self._a].data_ptr(), args[self._b].data_ptr(), result.data_ptr(), None, added):  # type: ignore[misc]
+            return None
+        if run.guess:
+            run.done(self.line)
+        else:
+            tally.count(self, run.report)
+            if not self._is_emulated:
+                run.warn(self.line)
+        return result.add_(0.0) if self._filled else result
+
+
+def kept_product(computation: Computation, operands: tuple[Tensor | None, ...], args: tuple[Any, ...]) -> KeptProduct | None:
+    """Return what computes calls of a form, given the product that one of them was; None where its operands are not the call's.
+
+    The last tensor is to be an operand: by its dtype torch's settings were looked up.
     """
-    _, line, out, shape, fixed, filled = computation
     numbers = places_of(args)
     a, b, addend = (-1 if each is None else numbers.get(id(each)) for each in operands)
     last = [each for each in args if isinstance(each, Tensor)][-1]
-    if fixed is None or a is None or b is None or addend is None or last is not operands[1]:
+    if computation.fixed is None or a is None or b is None or addend is None or last is not operands[1]:
         return None
-    stride = torch.empty(shape, device="meta").stride()
-    is_emulated = line.status == EMULATED
-
-    def compute(run: Emulation, args: tuple[Any, ...]) -> Tensor | None:
-        result = torch.empty_strided(shape, stride, dtype=out)
-        added = 0 if addend < 0 else args[addend].data_ptr()
-        if not is_default() or not fixed(args[a].data_ptr(), args[b].data_ptr(), result.data_ptr(), None, added):
-            return None
-        if is_emulated and not run.guess:
-            run.report.count(line, where())
-        else:
-            run.done(line)
-        return result.add_(0.0) if filled else result
-
-    return compute
+    return KeptProduct(computation, (a, b, addend))
 
 
-def kept_function(placed: Placed, line: Line) -> Answer:
-    """Return what computes and counts calls of a function of each element. The answer is None where products are only assumed."""
+class KeptFunction:
+    """What computes and counts calls of a function of each element of one form."""
 
-    def compute(run: Emulation, args: tuple[Any, ...]) -> Tensor | None:
+    def __init__(self, placed: Placed, line: Line) -> None:
+        self._placed, self.line = placed, line
+        self._result = _without_memory(placed.shape, placed.stride, placed.dtype)
+
+    def compute(self, run: Emulation, tally: Tally, args: tuple[Any, ...]) -> Tensor | None:
+        """Compute a call; return None where products are only assumed."""
         if run.guess or not is_default():
             return None
-        result = placed.compute(args, run.settings.threads)
-        run.report.count(line, where())
+        result = self._placed.compute(args, torch.empty_like(self._result), run.settings.threads)
+        tally.count(self, run.report)
         return result
 
-    return compute
+
+def _without_memory(shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Make a tensor that only tells how results lie: `empty_like` reads it sooner than shapes and strides."""
+    found = torch.empty_strided(shape, stride, dtype=dtype)
+    found.untyped_storage().resize_(0)
+    return found

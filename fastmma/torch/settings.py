@@ -149,11 +149,12 @@ class Settings:
         """Tell whether products of float32 are in TF32: what the caller said, or else torch's own settings, the most special first."""
         if self.fp32 is not None:
             return self.fp32 == "tf32"
-        for place in (("cuda", "matmul"), ("generic", "all")):
-            said = _PRECISION(*place)
-            if said != "none":
-                return bool(said == "tf32")
-        return bool(torch._C._get_float32_matmul_precision() != "highest")
+        said = _PRECISION("cuda", "matmul")  # which is that of all operators where nothing is said of this one, unless CUDA has no such
+        if said == "none":
+            if torch._C._get_float32_matmul_precision() == "highest":
+                return False
+            said = _PRECISION("generic", "all")
+        return bool(said in ("tf32", "none"))
 
 
 def _check_functions(functions: Any, target: TargetName) -> None:

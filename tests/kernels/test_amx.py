@@ -35,7 +35,7 @@ def draw(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, int],
 @pytest.mark.parametrize("plain", PLAIN)
 def test_bytes(a: np.dtype[Any], b: np.dtype[Any], shape: tuple[int, int, int], plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amx, "_WORK_OF_A_THREAD", 1)
-    monkeypatch.setattr(amx, "_SLICE", 128)
+    monkeypatch.setattr(amx, "_CHUNKS", 2)
     (m, n, k), rng = shape, np.random.default_rng(shape)
     for order_a, order_b, threads in (("C", "C", 1), ("F", "C", 2), ("C", "F", 2), ("F", "F", 1)):
         left, right = draw(rng, a, (m, k), order_a), draw(rng, b, (k, n), order_b)

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.threads import parallel_for
 from fastmma.kernels.integer.amx_kernel import BLOCK, KERNEL, SCRATCH, AmxConfig
-from fastmma.kernels.integer.amx_panels import WORDS, packers
+from fastmma.kernels.integer.amx_panels import WORDS, entries, packers
 from fastmma.kernels.integer.panels import WORDS_SCRATCH, Operand, Result
 from fastmma.kernels.integer.words import Arithmetic, Where, address_at, locate
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES
-from fastmma.kernels.macro_tiles import FEWEST_BLOCKS, MacroTile, MacroTiles, OfWorkers, cut, finish_empty
+from fastmma.kernels.llvm.pieces import Phase, run_phases
+from fastmma.kernels.macro_tiles import FEWEST_BLOCKS, MacroTile, OfWorkers, finish_empty
 from fastmma.kernels.matrices.memory import AlignedMemory
 
 _Bytes = NDArray[np.int8] | NDArray[np.uint8]
 
 _PANEL_BYTES = 1 << 20  # of B in a macro tile: a half of the L2 cache, which two threads may share
-_SLICE = 4096  # of k
-_CHUNK_ROWS = 4096
-_TASKS_PER_THREAD = 2
-_PACKED_AT_ONCE = 1 << 20  # bytes of an operand in a task, at least a block
-_WORK_OF_A_THREAD = 1 << 29  # multiply-adds, half a millisecond
+_CHUNKS = 64  # tiles of k in a slice
+_HIGHEST = 128  # blocks of rows in a macro tile
+_TILES_PER_THREAD = 8
+_LAST = 4  # a part of all panels comes last, in macro tiles that are so much lower: no thread waits long for another
+_PACKED_AT_ONCE = 1 << 19  # bytes of an operand in a piece, at least a block
+_WORK_OF_A_THREAD = 1 << 27  # multiply-adds, an eighth of a millisecond
 _SCRATCH = max(SCRATCH, WORDS_SCRATCH)
 _NUMBERS = struct.Struct("=13q").pack
 _kept: deque[tuple[int, AlignedMemory]] = deque(maxlen=1)  # packed operands' memory: to map it anew takes longer than to pack
@@ -41,19 +42,12 @@ def gemm(a: _Bytes, b: _Bytes, c: NDArray[np.int32] | None, out: NDArray[np.int3
         return
     target = out if out.strides[1] == out.itemsize else np.empty((m, n), np.int32)
     where = locate(WORDS, Arithmetic(), a.view(np.uint8), b.view(np.uint8), c, target)
-    product = _Product(AmxConfig(a.dtype.kind == "i", b.dtype.kind == "i", plain), (m, n, k))
+    config = AmxConfig(a.dtype.kind == "i", b.dtype.kind == "i", plain)
+    product = _Product(config, (m, n, k))
     threads = min(threads, max(1, m * n * k // _WORK_OF_A_THREAD))
-    scratch = OfWorkers(lambda: AlignedMemory(_SCRATCH))
     kept, memory = _memory(product.size)
-
-    def pack(first: int, last: int, worker: int) -> None:
-        product.pack(where, memory.address, (first, last), scratch[worker].address)
-
-    def compute(tile: MacroTile, own: AlignedMemory) -> None:
-        product.compute(where, memory.address, tile, own.address)
-
-    parallel_for(pack, sum(product.blocks), threads, max(1, _PACKED_AT_ONCE // product.block_bytes))
-    _cut(m, n, min(k, _SLICE), threads).run(threads, scratch, compute)
+    phases = product.packing(where, memory.address), product.multiplication(where, memory.address, KERNEL.address(config), threads)
+    run_phases(phases, threads, OfWorkers(lambda: AlignedMemory(_SCRATCH)))
     _kept.append((kept, memory))
     if target is not out:
         out[...] = target
@@ -119,22 +113,69 @@ class _Product:
 
     def compute(self, where: Where, panels: int, tile: MacroTile, scratch: int) -> None:
         """Compute a macro tile, slice by slice of k."""
+        for start in range(0, self._chunks, _CHUNKS):
+            self._multiply(_NUMBERS(*self._numbers(where, panels, tile, start, scratch)))  # type: ignore[arg-type]  # ctypes takes bytes
+
+    def _numbers(self, where: Where, panels: int, tile: Any, start: int, scratch: int) -> tuple[Any, ...]:
+        """What multiplies a slice of a macro tile, which has numbers or arrays of them, takes: later slices add to the results."""
         (row, last_row, column, last_column), (_, _, c, out, _) = tile, where
         after = out.address + row * out.row_stride + column * out.column_step
-        before, before_stride, before_step = c.address + row * c.row_stride + column * c.column_step, c.row_stride, BLOCK * c.column_step
-        a, b = (panels + block * self.block_bytes for block in (row // BLOCK, self.blocks[0] + column // BLOCK))
-        for skipped in range(0, self._chunks, _SLICE // ROW_BYTES):
-            places = a + skipped * 2 * TILE_BYTES, b + skipped * TILE_BYTES, before, after, scratch
-            strides = self.block_bytes, self.block_bytes // 2, before_stride, before_step, out.row_stride
-            sizes = min(_SLICE // ROW_BYTES, self._chunks - skipped), last_row - row, last_column - column
-            self._multiply(_NUMBERS(*places, *strides, *sizes))  # type: ignore[arg-type]  # ctypes takes the address of bytes
-            before, before_stride, before_step = after, out.row_stride, BLOCK * out.column_step
+        before = after, out.row_stride, BLOCK * out.column_step
+        if start == 0:
+            before = c.address + row * c.row_stride + column * c.column_step, c.row_stride, BLOCK * c.column_step
+        a = panels + row // BLOCK * self.block_bytes + start * 2 * TILE_BYTES
+        b = panels + (self.blocks[0] + column // BLOCK) * self.block_bytes + start * TILE_BYTES
+        strides = self.block_bytes, self.block_bytes // 2, *before[1:], out.row_stride
+        return a, b, before[0], after, scratch, *strides, min(_CHUNKS, self._chunks - start), last_row - row, last_column - column
+
+    def packing(self, where: Where, panels: int) -> Phase:
+        """The packing of both operands, some blocks at a time."""
+        (m, n, k), at_once = self._shape, max(1, _PACKED_AT_ONCE // self.block_bytes)
+        firsts = [np.arange(0, blocks, at_once) for blocks in self.blocks]
+        phase = Phase(sum(map(len, firsts)), 1, 1 + len(where.a) + 5, scratch=1 + len(where.a) + 4)
+        parts = np.split(phase.records[:, 0], [len(firsts[0])])
+        for records, first, size, operand, entry in zip(parts, firsts, (m, n), where[:2], entries(), strict=True):
+            records[:, 0], records[:, 1:-5], records[:, -5] = entry, operand, k
+            records[:, -4], records[:, -3] = first * BLOCK, np.minimum((first + at_once) * BLOCK, size)
+            records[:, -2] = panels + first * self.block_bytes
+            panels += self.blocks[0] * self.block_bytes
+        return phase
+
+    def multiplication(self, where: Where, panels: int, entry: int, threads: int) -> Phase:
+        """The macro tiles for threads."""
+        m, n, k = self._shape
+        tiles = _macro_tiles(m, n, min(k, _CHUNKS * ROW_BYTES), threads)
+        phase = Phase(len(tiles.row), -(-self._chunks // _CHUNKS), 14, scratch=5)
+        phase.records[:, :, 0] = entry
+        for number in range(phase.records.shape[1]):
+            for place, value in enumerate(self._numbers(where, panels, tiles, number * _CHUNKS, 0), start=1):
+                phase.records[:, number, place] = value
+        return phase
 
 
-def _cut(rows: int, columns: int, depth: int, threads: int) -> MacroTiles:
-    """MacroTiles whose part of B stays in the L2 cache, narrower where threads would have too few of them."""
-    width = max(1, _PANEL_BYTES // (depth * BLOCK * min(threads, 2)))
+class _MacroTiles(NamedTuple):
+    """Rows and columns of macro tiles, as `MacroTile` has those of one."""
+
+    row: NDArray[np.int64]
+    last_row: NDArray[np.int64]
+    column: NDArray[np.int64]
+    last_column: NDArray[np.int64]
+
+
+def _macro_tiles(rows: int, columns: int, depth: int, threads: int) -> _MacroTiles:
+    """MacroTiles whose part of B stays in the L2 cache, narrower where threads would have too few of them, panel after panel."""
+    down, across = -(-rows // BLOCK), -(-columns // BLOCK)
+    wide, high, last = max(1, _PANEL_BYTES // (depth * BLOCK * min(threads, 2))), _HIGHEST, 0
     if threads > 1:
-        chunks = -(-rows // (BLOCK * FEWEST_BLOCKS))
-        width = min(width, max(2, -(-columns // BLOCK) * chunks // (_TASKS_PER_THREAD * threads)))
-    return cut(rows, columns, (BLOCK, width * BLOCK), threads, _CHUNK_ROWS, _TASKS_PER_THREAD)
+        wide = min(wide, max(2, across * -(-down // FEWEST_BLOCKS) // (2 * threads)))
+        panels = -(-across // wide)
+        high, last = max(FEWEST_BLOCKS, min(high, -(-down * panels // (_TILES_PER_THREAD * threads)))), -(-panels // _LAST)
+    first = (-(-across // wide) - last) * wide
+    parts = (0, first, high), (first, across, -(-high // _LAST))
+    grids = [
+        np.stack(np.meshgrid(np.arange(0, down, height), np.arange(start, stop, wide)), -1).reshape(-1, 2) * BLOCK
+        for start, stop, height in parts
+    ]
+    heights = np.repeat([height for _, _, height in parts], [len(grid) for grid in grids])
+    row, column = np.concatenate(grids).T
+    return _MacroTiles(row, np.minimum(row + heights * BLOCK, rows), column, np.minimum(column + wide * BLOCK, columns))

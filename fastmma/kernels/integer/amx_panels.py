@@ -14,7 +14,7 @@ from fastmma.kernels.integer.panels import Operand, pack_words
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES, TILE_ROWS
 from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.direct import emitted
+from fastmma.kernels.llvm.direct import emitted, entry_of
 
 WORDS = WordsConfig("bytes", TILE_ROWS, BLOCK, 2)  # words as tiles have them, and blocks
 _WORDS_OF_ROW = ROW_BYTES // 4
@@ -59,9 +59,18 @@ def pack_columns(config: WordsConfig, b: Operand, k: int, first: int, last: int,
     pack_words(config, b, k, 0, -(-k // 4), first, last, TILE_ROWS, chunks * _WORDS_OF_ROW, target, scratch)
 
 
+_GIVEN = kinds.kind_of(WORDS), kinds.kind_of(Operand(0, 0, 0, 0)), *[kinds.int64] * 5
+
+
 @cache
 def packers() -> tuple[Callable[..., None], Callable[..., None]]:
     """`pack_rows` and `pack_columns`."""
-    given = kinds.kind_of(WORDS), kinds.kind_of(Operand(0, 0, 0, 0)), *[kinds.int64] * 5
-    rows, columns = (partial(emitted(each, *given), WORDS) for each in (pack_rows, pack_columns))
+    rows, columns = (partial(emitted(each, *_GIVEN), WORDS) for each in (pack_rows, pack_columns))
+    return rows, columns
+
+
+@cache
+def entries() -> tuple[int, int]:
+    """Where the code of both is, which takes the address of a record of their numbers, after `WORDS`."""
+    rows, columns = (entry_of(each, *_GIVEN) for each in (pack_rows, pack_columns))
     return rows, columns

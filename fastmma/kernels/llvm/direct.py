@@ -78,11 +78,16 @@ def _emit(function: Callable[..., Any], given: tuple[Any, ...], module: ir.Modul
     builder.ret_void()
 
 
+def entry_of(kernel: Any, *given: Any) -> int:
+    """Return where a kernel's code is for arguments of these kinds, which takes the address of a record of all their numbers."""
+    function = kernel.function if isinstance(kernel, Part) else kernel
+    address: int = call_uninterrupted(linked, KernelFiles(function, (__name__,)), given, partial(_emit, function, given), _ENTRY)
+    return address
+
+
 def emitted(kernel: Any, *given: Any) -> Callable[..., None]:
     """Return what runs a kernel for arguments of these kinds."""
-    function = kernel.function if isinstance(kernel, Part) else kernel
-    address = call_uninterrupted(linked, KernelFiles(function, (__name__,)), given, partial(_emit, function, given), _ENTRY)
-    run = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(address)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(entry_of(kernel, *given))
     names = [f"_{number}" for number in range(len(given))]
     fields = [each for kind, name in zip(given, names, strict=True) for each in _fields(kind, name)]
     pack = struct.Struct("=" + "".join(code for _, code in fields)).pack

@@ -16,21 +16,21 @@ _TAKEN = 1 << 32
 
 
 def _make_request(one: Operation, kernel: Kernel) -> Step:
-    """Make a request for the program that would be launched next; a GPU may give any that is not launched."""
+    """Make a request of the first CTA for the program that would be launched next; a GPU may give any that is not launched."""
     count, place = kernel.neutral(one, "computes nothing"), kernel.describe(one)
     result, barrier = one.operands[:2]
 
     def step(partition: Partition, values: Values) -> None:
         count()
         view: View = values[result]
-        number, known = partition.start()
-        partition.access_later(number, known, view, place, writes=True)
-        known.done |= 1 << number
+        request, ctas = partition.start_in(0), range(partition.program.ctas)
+        partition.access_later(request, view, place, writes=True, ctas=ctas)
+        known = request.finish()
         pending = partition.program.pending
         taken = _TAKEN if pending else 0
         x, y, z = pending.popleft() if pending else (0, 0, 0)
         view.store(np.array([x | y << 32, z | taken], np.int64).reshape(view.shape))
-        partition.program.barrier(values[barrier], place).receive(_BYTES, known)
+        partition.program.barrier(values[barrier], place).receive(_BYTES, [(cta, known) for cta in ctas])
 
     return step
 

@@ -1,4 +1,7 @@
-"""Order of events: the clocks of partitions and of asynchronous operations, and the accesses that they order."""
+"""Order of events: the clocks of partitions and of asynchronous operations, and the accesses that they order.
+
+A partition of a cluster has warps in each CTA, of which each has a clock: nothing but a barrier orders what two CTAs do.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,16 @@ class Clock:
     Attributes
     ----------
     times : dict
-        By the number of a partition, how far it had come.
+        By the numbers of a partition and of a CTA, how far its warps there had come.
     done : int
         A bit for each asynchronous operation that is complete.
     fences : dict
-        By the number of a partition, the time up to which its writes are ordered before asynchronous accesses.
+        By the same numbers, the time up to which the writes of these warps are ordered before asynchronous accesses.
     """
 
-    times: dict[int, int] = field(default_factory=dict)
+    times: dict[tuple[int, int], int] = field(default_factory=dict)
     done: int = 0
-    fences: dict[int, int] = field(default_factory=dict)
+    fences: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def copy(self) -> Clock:
         """Return the same clock, which goes on by itself."""
@@ -44,16 +47,17 @@ class Clock:
 
 
 class Epoch(NamedTuple):
-    """When something happened: at a time of a partition, or as an asynchronous operation, whose partition is -1 and time its number."""
+    """When something happened: at a time of a partition in a CTA; for an asynchronous operation, partition -1 and its number."""
 
     partition: int
+    cta: int
     time: int
 
     def is_before(self, clock: Clock) -> bool:
         """Tell whether a clock knows of it."""
         if self.partition < 0:
             return bool(clock.done >> self.time & 1)
-        return clock.times.get(self.partition, -1) >= self.time
+        return clock.times.get((self.partition, self.cta), -1) >= self.time
 
 
 class Access(NamedTuple):
@@ -79,7 +83,7 @@ class Access(NamedTuple):
 
 @dataclass
 class Log:
-    """The accesses to one allocation that later ones may race with."""
+    """The accesses to what one CTA has of an allocation that later ones may race with."""
 
     name: str
     accesses: list[Access] = field(default_factory=list)
@@ -104,13 +108,13 @@ class Log:
                         f"{old.place} {'writes' if old.is_write else 'reads'}, and nothing orders them"
                     )
                 crosses = old.is_write and old.proxy == "generic" and new.proxy == "async" and old.epoch.partition != partition
-                if crosses and clock.fences.get(old.epoch.partition, -1) < old.epoch.time:
+                if crosses and clock.fences.get(old.epoch[:2], -1) < old.epoch.time:
                     raise RaceError(
                         f"a race on {self.name}: {new.place} reads by the asynchronous proxy what {old.place} writes by the generic one: "
                         "fence_async_shared is missing between them"
                     )
             covered = not old.mask & ~new.mask
-            if not (covered and (new.is_write or (not old.is_write and old.epoch.partition == new.epoch.partition >= 0))):
+            if not (covered and (new.is_write or (not old.is_write and old.epoch[:2] == new.epoch[:2] and new.epoch.partition >= 0))):
                 kept.append(old)
         kept.append(new)
         self.accesses = kept

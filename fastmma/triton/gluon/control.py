@@ -9,10 +9,12 @@ import numpy as np
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.gluon.kernel import Kernel, Step
+from fastmma.triton.gluon.layouts import find_ctas
 from fastmma.triton.gluon.mlir import Operation, Region
 from fastmma.triton.gluon.program import Partition, Steps, Values, run_together
 
 _WAITS = frozenset({"ttng.wait_barrier", "ttg.warp_specialize"})
+_EXCHANGES = frozenset({"ttg.convert_layout", "tt.reduce", "tt.scan"})
 _ENDS = frozenset({"scf.yield", "tt.return", "ttg.warp_yield", "ttg.warp_return", "tt.reduce.return", "tt.scan.return", "scf.condition"})
 
 
@@ -78,8 +80,28 @@ def prepare(region: Region, kernel: Kernel) -> Block:
         make = kernel.makers.get(one.name)
         if make is None:
             raise NotEmulatedError(f"{kernel.describe(one)}, which is {one.name}: fastmma does not run it")
-        steps.append((_may_wait(one, kernel), make(one, kernel)))
+        step = make(one, kernel)
+        steps.append((_may_wait(one, kernel), _meet_after(step) if kernel.ctas > 1 and _crosses(one) else step))
     return Block(steps, any(waits for waits, _ in steps), results)
+
+
+def _crosses(one: Operation) -> bool:
+    """Tell whether CTAs of a cluster exchange elements of tensors, which the compiler puts between barriers of the cluster."""
+    if one.name not in _EXCHANGES:
+        return False
+    ctas, shared = find_ctas(one.types[0].layout, one.types[0].shape)
+    if "axis" in one.attributes:
+        return bool(np.ptp(ctas, int(one.attributes["axis"].partition(" ")[0])).any())
+    others, others_shared = find_ctas(one.types[-1].layout, one.types[-1].shape)
+    return bool((ctas != others).any()) or shared != others_shared
+
+
+def _meet_after(step: Step) -> Step:
+    def meet(partition: Partition, values: Values) -> None:
+        step(partition, values)
+        partition.meet()
+
+    return meet
 
 
 def _set(values: Values, numbers: list[int], given: list[Any]) -> None:
@@ -202,7 +224,8 @@ def _make_specialize(one: Operation, kernel: Kernel) -> Step:
 
         yield from run_together([(partition, run_default()), *parts])
         for made, _ in parts:
-            partition.clock.join(made.clock)
+            for clock, other in zip(partition.clocks, made.clocks, strict=True):
+                clock.join(other)
             partition.tick()
         _set(values, one.results, found)
 

@@ -92,6 +92,16 @@ class Kernel:
     recorders: list[Recorder] = field(default_factory=list)
     trace: Any = None
 
+    @property
+    def ctas(self) -> int:
+        """How many CTAs a cluster has."""
+        return int(self.module.attributes.get("ttg.num-ctas", "1").partition(" ")[0])
+
+    @property
+    def pair(self) -> int:
+        """How many CTAs one tensor core operation multiplies for."""
+        return 2 if self.module.attributes.get("ttng.two-ctas") == "true" else 1
+
     def enter(self, function: Function) -> Kernel:
         """Return the same for one function of the kernel, whose values are numbered by themselves."""
         made = replace(self, definitions={}, carried=set(), trace=None)

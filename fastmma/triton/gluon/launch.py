@@ -10,7 +10,7 @@ import numpy as np
 
 from fastmma.triton.compilation import compile_function
 from fastmma.triton.emulation import Emulation
-from fastmma.triton.gluon import assembly, cancellation, control, numbers, products, shared, sums, tcgen05, tensors, tma
+from fastmma.triton.gluon import assembly, cancellation, control, numbers, products, shared, sums, tcgen05, tensors, tma, waits
 from fastmma.triton.gluon.control import Block, prepare
 from fastmma.triton.gluon.kernel import Kernel
 from fastmma.triton.gluon.maps import TensorMap
@@ -23,6 +23,7 @@ MAKERS = {
     **tensors.MAKERS,
     **sums.MAKERS,
     **shared.MAKERS,
+    **waits.MAKERS,
     **tma.MAKERS,
     **products.MAKERS,
     **tcgen05.MAKERS,
@@ -108,7 +109,7 @@ def launch(
                 kernel,
                 entry.size,
                 dict(zip(entry.body.arguments, values, strict=True)),
-                Program(places.popleft(), grid, places, found),
+                Program(places.popleft(), grid, kernel.ctas, places, found),
             )
     finally:
         kernel.flush()

@@ -151,6 +151,20 @@ def find_share(text: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape[:lead], *(size >> split for size, split in zip(shape[lead:], splits, strict=True)))
 
 
+def find_holders(text: str) -> tuple[int, ...]:
+    """Return, for each CTA of a cluster, the first one whose part of a tensor is the same.
+
+    Examples
+    --------
+    >>> find_holders("#ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0], CGALayout = [[1], [0]]}>")
+    (0, 1, 0, 1)
+    """
+    layout = parse_layout(text)
+    vectors = layout.block_bases if hasattr(layout, "block_bases") else layout.cga_layout
+    split = sum(1 << bit for bit, vector in enumerate(vectors) if any(vector))
+    return tuple(cta & split for cta in range(1 << len(vectors)))
+
+
 def find_blocks(text: str, shape: tuple[int, ...]) -> list[list[int]]:
     """Return the vector of coordinates for each bit of the number of a CTA of a cluster, lowest first; zeros where CTAs hold the same."""
     layout = parse_layout(text)
@@ -226,6 +240,27 @@ def find_cells(text: str, shape: tuple[int, ...], width: int) -> tuple[NDArray[n
     count = int(np.prod(lead, dtype=int))
     starts = (np.arange(count) * taken * 4).reshape(*lead, 1, 1)
     return starts + blocks * LANES * ROW + lanes * ROW + places * width * stride, taken * count
+
+
+def find_ctas(text: str, shape: tuple[int, ...]) -> tuple[NDArray[np.int64], int]:
+    """Return the first CTA of a cluster that has each element of a tensor in registers, and the bits of the numbers of those that share it.
+
+    Examples
+    --------
+    >>> layout = "#ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [1], order = [0], CGALayout = [[1], [0]]}>"
+    >>> ctas, shared = find_ctas(layout, (64,))
+    >>> ctas[30:34].tolist(), shared
+    ([0, 0, 1, 1], 2)
+    """
+    ctas, shared = np.zeros(shape, np.int64), 0
+    for bit, vector in enumerate(find_owners(text, shape)["block"]):
+        axis = next((index for index, value in enumerate(vector) if value), -1)
+        if axis < 0:
+            shared |= 1 << bit
+        else:
+            places = np.arange(shape[axis]).reshape([-1 if index == axis else 1 for index in range(len(shape))])
+            ctas += np.where(places & vector[axis], 1 << bit, 0)
+    return ctas, shared
 
 
 def find_owners(text: str, shape: tuple[int, ...]) -> dict[str, list[tuple[int, ...]]]:

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.gluon.clocks import Log
-from fastmma.triton.gluon.layouts import LANES, ROW, find_cells, find_places, find_share
+from fastmma.triton.gluon.layouts import LANES, ROW, find_cells, find_ctas, find_holders, find_places
 from fastmma.triton.gluon.types import Type
 
 
 @dataclass
 class Allocation:
-    """Memory that one operation of a kernel allocates: its bytes, how many of them each CTA of a cluster has, and who accessed them."""
+    """Memory that one operation of a kernel allocates: its bytes, who accessed those of each CTA of a cluster, and how many each has."""
 
     name: str
     data: NDArray[np.uint8]
-    log: Log
+    logs: list[Log]
     span: int
 
 
@@ -30,8 +30,8 @@ class Allocation:
 class View:
     """A memory descriptor: for each element of its shape, the byte of the allocation at which it begins.
 
-    A kernel may have one of what is not there and not use it, such as that of a barrier behind a predicate: `missing` names it. CTAs of a
-    cluster hold `parts` different ones of it.
+    A kernel may have one of what is not there and not use it, such as that of a barrier behind a predicate: `missing` names it. For each
+    CTA of a cluster, `held` has the first one that holds the same part of it; what is the same is here once.
     """
 
     allocation: Allocation
@@ -40,7 +40,8 @@ class View:
     space: str = "shared"
     children: dict[Any, View] = field(default_factory=dict)
     missing: str = ""
-    parts: int = 1
+    held: tuple[int, ...] = (0,)
+    reaches: dict[str, list[dict[int, int]]] = field(default_factory=dict)
 
     def _check(self) -> None:
         """Raise if nothing is there.
@@ -58,12 +59,35 @@ class View:
         return self.places.shape
 
     @cached_property
-    def mask(self) -> int:
-        """A bit for each byte that it covers."""
+    def masks(self) -> tuple[int, ...]:
+        """By CTA, a bit for each byte that it covers there."""
         self._check()
-        found = np.zeros(self.allocation.data.size, bool)
+        ctas, offsets = np.divmod(self.places, self.allocation.span)
+        parts = {first: self._mask(offsets[ctas == first]) for first in set(self.held)}
+        return tuple(parts[first] for first in self.held)
+
+    def reach(self, layout: str) -> list[dict[int, int]]:
+        """Return, by CTA, the bytes of each CTA that its warps reach, if these hold the elements in registers as a layout says.
+
+        Of what several CTAs hold, each reaches its own.
+        """
+        found: list[dict[int, int]] | None = self.reaches.get(layout)
+        if found is None:
+            ctas, shared = find_ctas(layout, self.shape)
+            memory, offsets = np.divmod(self.places, self.allocation.span)
+            free = len(self.held) - 1 & ~max(self.held)
+            found = self.reaches[layout] = []
+            for cta in range(len(self.held)):
+                taken = ctas == cta & ~shared
+                targets = memory[taken] | cta & free
+                found.append({int(one): self._mask(offsets[taken][targets == one]) for one in np.unique(targets)})
+        return found
+
+    def _mask(self, offsets: NDArray[np.int64]) -> int:
+        """Return a bit for each byte of elements that begin at some of a CTA."""
+        found = np.zeros(self.allocation.span, bool)
         for byte in range(self.dtype.itemsize):
-            found[self.places + byte] = True
+            found[offsets + byte] = True
         return int.from_bytes(np.packbits(found, bitorder="little").tobytes(), "little")
 
     @cached_property
@@ -83,7 +107,7 @@ class View:
     @property
     def bytes(self) -> int:
         """How many bytes of it a CTA holds."""
-        return int(self.places.size * self.dtype.itemsize) // self.parts
+        return int(self.places.size * self.dtype.itemsize) // len(set(self.held))
 
     def load(self) -> NDArray[Any]:
         """Load all elements."""
@@ -97,7 +121,7 @@ class View:
         """Return the descriptor of a part, the same each time."""
         found = self.children.get(key)
         if found is None:
-            found = self.children[key] = View(self.allocation, places, self.dtype, self.space, parts=self.parts)
+            found = self.children[key] = View(self.allocation, places, self.dtype, self.space, held=self.held)
         return found
 
     def index(self, number: int) -> View:
@@ -137,13 +161,8 @@ class View:
                 places = find_places(kind.layout, kind.shape, kind.dtype.itemsize, self.allocation.span)[0] + self.start
             if places.max() + kind.dtype.itemsize > self.allocation.data.size:
                 raise NotEmulatedError(f"{self.allocation.name} reinterpreted beyond its end")
-            found = self.children[kind] = View(self.allocation, places, kind.dtype, self.space, parts=_count_parts(kind))
+            found = self.children[kind] = View(self.allocation, places, kind.dtype, self.space, held=find_holders(kind.layout))
         return found
-
-
-def _count_parts(kind: Type) -> int:
-    """Count the different parts that the CTAs of a cluster hold."""
-    return math.prod(kind.shape) // math.prod(find_share(kind.layout, kind.shape))
 
 
 def allocate(kind: Type, name: str) -> View:
@@ -157,5 +176,6 @@ def allocate(kind: Type, name: str) -> View:
     else:
         span = math.ceil(find_places(kind.layout, kind.shape, width)[1] / 16) * 16
         places, _ = find_places(kind.layout, kind.shape, width, span)
-    data = np.zeros(math.ceil((int(places.max()) + width) / span) * span, np.uint8)
-    return View(Allocation(name, data, Log(name), span), places, kind.dtype, kind.space, parts=_count_parts(kind))
+    data, held = np.zeros(math.ceil((int(places.max()) + width) / span) * span, np.uint8), find_holders(kind.layout)
+    logs = [Log(name)] if len(held) == 1 else [Log(f"{name} of CTA {cta}") for cta in range(len(held))]
+    return View(Allocation(name, data, logs, span), places, kind.dtype, kind.space, held=held)

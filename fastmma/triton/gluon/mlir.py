@@ -107,7 +107,7 @@ def _find_attributes(text: str) -> dict[str, str]:
                 break
         for part in split_at_commas(text[match.end() : end]):
             name, _, value = part.partition(" = ")
-            found[name.strip()] = value.strip() or "true"
+            found[name.strip(' "')] = value.strip() or "true"
     return found
 
 

@@ -19,7 +19,7 @@ from fastmma.triton.gluon.kernel import Kernel, Recorder, Step
 from fastmma.triton.gluon.layouts import find_share, parse_layout
 from fastmma.triton.gluon.memory import View
 from fastmma.triton.gluon.mlir import Operation
-from fastmma.triton.gluon.program import Partition, Values, wait
+from fastmma.triton.gluon.program import Partition, Transfer, Values, wait
 from fastmma.triton.gluon.tensors import integer
 from fastmma.triton.gluon.types import Type
 from fastmma.triton.lowering import Dot, Lowering
@@ -31,7 +31,7 @@ class Unfinished:
 
     value: NDArray[Any]
     place: str
-    number: int
+    numbers: list[int]
 
     def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
         raise BarrierError(f"the result of {self.place} is used before warpgroup_mma_wait")
@@ -86,10 +86,17 @@ def make_product(one: Operation, kernel: Kernel, unit: str, name: str, types: tu
     return Product(kernel, run, recorder, dot, Lowering(unit, formats[0], formats[1], k_width, ctas=ctas), name)
 
 
-def take_operand(partition: Partition, value: Any, number: int, known: Any, place: str) -> NDArray[Any]:
-    """Return an operand; one in shared memory is read by the tensor core."""
+def access_parts(partition: Partition, view: View, started: list[Transfer], place: str, *, writes: bool) -> None:
+    """Note that the tensor cores of CTAs access what these hold, or what those of a pair hold if one of the two starts the operation."""
+    width = len(partition.clocks) // len(started)
+    for one in started:
+        partition.access_later(one, view, place, writes=writes, ctas=range(one.cta, one.cta + width))
+
+
+def take_operand(partition: Partition, value: Any, started: list[Transfer], place: str) -> NDArray[Any]:
+    """Return an operand; one in shared memory is read by the tensor core, of two CTAs where only every other one starts the operation."""
     if isinstance(value, View):
-        partition.access_later(number, known, value, place, writes=False)
+        access_parts(partition, value, started, place, writes=False)
         return value.load()
     return np.asarray(value)
 
@@ -100,16 +107,16 @@ def _make_warpgroup(one: Operation, kernel: Kernel) -> Step:
     left, right, total, *uses = one.operands
 
     def step(partition: Partition, values: Values) -> None:
-        number, known = partition.start()
-        a, b = (take_operand(partition, values[operand], number, known, place) for operand in (left, right))
+        started = partition.start()
+        a, b = (take_operand(partition, values[operand], started, place) for operand in (left, right))
         start = values[total]
         before = start.value if isinstance(start, Unfinished) else start
         made = product(a, b, before if not uses or values[uses[0]] else None)
-        partition.products.append(1 << number)
+        partition.products.append([1 << one.number for one in started])
         if is_async:
-            values[result] = Unfinished(made, place, number)
+            values[result] = Unfinished(made, place, [one.number for one in started])
         else:
-            wait(partition.products, 0, partition.clock)
+            wait(partition.products, 0, partition.clocks)
             values[result] = made
 
     return step
@@ -120,10 +127,10 @@ def _make_warpgroup_wait(one: Operation, kernel: Kernel) -> Step:
 
     def step(partition: Partition, values: Values) -> None:
         count()
-        wait(partition.products, left, partition.clock)
+        wait(partition.products, left, partition.clocks)
         for source, result in zip(one.operands, one.results, strict=True):
             value = values[source]
-            is_done = isinstance(value, Unfinished) and partition.clock.done >> value.number & 1
+            is_done = isinstance(value, Unfinished) and partition.clocks[0].done >> value.numbers[0] & 1
             values[result] = value.value if is_done else value
 
     return step

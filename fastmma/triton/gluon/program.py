@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastmma.triton.gluon.barriers import Barrier, BarrierError
 from fastmma.triton.gluon.clocks import Access, Clock, Epoch, RaceError
@@ -19,9 +19,22 @@ class DeadlockError(BarrierError):
     """All partitions of a program wait, and nothing can let any of them go on."""
 
 
+class Transfer(NamedTuple):
+    """An asynchronous operation: its number, the CTA that starts it, and what is known when it starts."""
+
+    number: int
+    cta: int
+    known: Clock
+
+    def finish(self) -> Clock:
+        """Return what those know who wait for it."""
+        self.known.done |= 1 << self.number
+        return self.known
+
+
 @dataclass
 class Partition:
-    """Warps that execute the same code.
+    """Warps that execute the same code, in each CTA of a cluster.
 
     Attributes
     ----------
@@ -29,71 +42,93 @@ class Partition:
     number : int
     name : str
     warps : int
-    clock : Clock
-        What it knows to have happened.
+    clocks : list of Clock
+        By CTA, what its warps there know to have happened.
     products, stores, copies : deque
-        Asynchronous operations that are not waited for, a bit for each: wgmma, stores by the TMA, groups of cp.async.
-    pipe : Clock
-        What the tensor core knows that executes this partition's tcgen05 operations in their order.
-    open : int
-        cp.async of no group yet.
+        Asynchronous operations that are not waited for, by CTA a bit for each: wgmma, stores by the TMA, groups of cp.async.
+    pipes : list of Clock
+        By CTA, what the tensor core knows that executes this partition's tcgen05 operations in their order.
+    open : list of int
+        cp.async of no group yet, by CTA.
     """
 
     program: Program
     number: int
     name: str
     warps: int
-    clock: Clock = field(default_factory=Clock)
-    products: deque[int] = field(default_factory=deque)
-    stores: deque[int] = field(default_factory=deque)
-    copies: deque[int] = field(default_factory=deque)
-    pipe: Clock = field(default_factory=Clock)
-    open: int = 0
-
-    @property
-    def epoch(self) -> Epoch:
-        """The time that it has come to."""
-        return Epoch(self.number, self.clock.times[self.number])
+    clocks: list[Clock]
+    pipes: list[Clock]
+    open: list[int]
+    products: deque[list[int]] = field(default_factory=deque)
+    stores: deque[list[int]] = field(default_factory=deque)
+    copies: deque[list[int]] = field(default_factory=deque)
 
     def tick(self) -> None:
         """Go on: what follows is not known to those who were told of what came before."""
-        self.clock.times[self.number] += 1
+        for cta, clock in enumerate(self.clocks):
+            clock.times[self.number, cta] += 1
 
     def fence(self) -> None:
         """Order all writes that it knows of before asynchronous accesses."""
-        self.clock.fences |= self.clock.times
+        for clock in self.clocks:
+            clock.fences |= clock.times
         self.tick()
 
-    def access(self, view: View, place: str, *, writes: bool) -> None:
-        """Note an access by the partition's threads."""
-        self._log(view, Access(view.mask, self.epoch, writes, "generic", place), self.clock)
+    def meet(self) -> None:
+        """Let its warps in all CTAs wait for each other."""
+        if len(self.clocks) > 1:
+            met = Clock()
+            for clock in self.clocks:
+                met.join(clock)
+            for clock in self.clocks:
+                clock.join(met)
+            self.tick()
 
-    def start(self, clock: Clock | None = None) -> tuple[int, Clock]:
-        """Number an asynchronous operation, and return what is known when it starts, itself included."""
+    def access(self, view: View, place: str, *, writes: bool, layout: str = "") -> None:
+        """Note an access by the partition's threads: in each CTA to what it holds, or to what the elements need that a layout gives it."""
+        reach = view.reach(layout) if layout and len(self.clocks) > 1 else [{cta: mask} for cta, mask in enumerate(view.masks)]
+        for cta, (clock, masks) in enumerate(zip(self.clocks, reach, strict=True)):
+            epoch = Epoch(self.number, cta, clock.times[self.number, cta])
+            for target, mask in masks.items():
+                self._log(view, target, Access(mask, epoch, writes, "generic", self._say(place, cta)), clock)
+
+    def start(self, clocks: list[Clock] | None = None) -> list[Transfer]:
+        """Number an asynchronous operation that each CTA starts, with what is known when it does."""
+        return [self.start_in(cta, None if clocks is None else clocks[cta]) for cta in range(len(self.clocks))]
+
+    def start_in(self, cta: int, clock: Clock | None = None) -> Transfer:
+        """Number an asynchronous operation that one CTA starts."""
         number = self.program.started
         self.program.started += 1
-        known = self.clock.copy() if clock is None else clock
-        return number, known
+        return Transfer(number, cta, self.clocks[cta].copy() if clock is None else clock)
 
-    def access_later(self, number: int, known: Clock, view: View, place: str, *, writes: bool, proxy: str = "async") -> None:
-        """Note an access of an asynchronous operation."""
-        self._log(view, Access(view.mask, Epoch(-1, number), writes, proxy, place), known)
+    def access_later(
+        self, one: Transfer, view: View, place: str, *, writes: bool, ctas: Iterable[int], proxy: str = "async", mask: int | None = None
+    ) -> None:
+        """Note an access of an asynchronous operation to what some CTAs hold, or to some bytes of it."""
+        for cta in ctas:
+            access = Access(view.masks[cta] if mask is None else mask, Epoch(-1, 0, one.number), writes, proxy, self._say(place, one.cta))
+            self._log(view, cta, access, one.known)
 
-    def _log(self, view: View, access: Access, known: Clock) -> None:
-        races = self.program.races
+    def _say(self, place: str, cta: int) -> str:
+        return f"{place} of CTA {cta}" if len(self.clocks) > 1 else place
+
+    def _log(self, view: View, cta: int, access: Access, known: Clock) -> None:
+        races, log = self.program.races, view.allocation.logs[cta]
         try:
-            view.allocation.log.add(access, known, self.number)
+            log.add(access, known, self.number)
         except RaceError as error:
             if races is None:
                 raise
             races[str(error)] += 1
-            view.allocation.log.accesses.append(access)
+            log.accesses.append(access)
 
 
-def wait(queue: deque[int], left: int, clock: Clock) -> None:
-    """Wait until no more than some operations of a queue are left."""
+def wait(queue: deque[list[int]], left: int, clocks: list[Clock]) -> None:
+    """Wait until no more than some operations of a queue are left in each CTA."""
     while len(queue) > left:
-        clock.done |= queue.popleft()
+        for clock, done in zip(clocks, queue.popleft(), strict=True):
+            clock.done |= done
 
 
 @dataclass
@@ -105,6 +140,8 @@ class Program:
     where : tuple of int
         Its place in the grid.
     grid : tuple of int
+    ctas : int
+        Of the cluster that executes it.
     pending : deque
         The places of programs that are not launched yet.
     races : Counter or None
@@ -117,6 +154,7 @@ class Program:
 
     where: tuple[int, int, int]
     grid: tuple[int, int, int]
+    ctas: int = 1
     pending: deque[tuple[int, int, int]] = field(default_factory=deque)
     races: Counter[str] | None = None
     barriers: dict[tuple[int, int], Barrier] = field(default_factory=dict)
@@ -127,11 +165,11 @@ class Program:
 
     def partition(self, name: str, warps: int, parent: Partition | None = None) -> Partition:
         """Make a partition that knows what another one does."""
-        made = Partition(self, self.partitions, name, warps)
+        clocks = [Clock() for _ in range(self.ctas)] if parent is None else [clock.copy() for clock in parent.clocks]
+        made = Partition(self, self.partitions, name, warps, clocks, [Clock() for _ in clocks], [0] * self.ctas)
         self.partitions += 1
-        if parent is not None:
-            made.clock = parent.clock.copy()
-        made.clock.times[made.number] = 0
+        for cta, clock in enumerate(clocks):
+            clock.times[made.number, cta] = 0
         return made
 
     def barrier(self, view: View, place: str) -> Barrier:

@@ -1,4 +1,4 @@
-"""Shared memory, its descriptors, copies by cp.async, and mbarriers."""
+"""Shared memory, its descriptors, and copies by cp.async."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.triton.gluon.barriers import Barrier
 from fastmma.triton.gluon.kernel import Kernel, Step
 from fastmma.triton.gluon.memory import View, allocate
 from fastmma.triton.gluon.mlir import Operation
-from fastmma.triton.gluon.program import Partition, Steps, Values, wait
+from fastmma.triton.gluon.program import Partition, Values, wait
 from fastmma.triton.gluon.tensors import integer, integers, load_elements
 
 
@@ -25,7 +24,7 @@ def _make_allocation(one: Operation, kernel: Kernel) -> Step:
         count()
         view = values[result] = allocate(kind, place)
         if given is not None:
-            partition.access(view, place, writes=True)
+            partition.access(view, place, writes=True, layout=one.types[0].layout)
             view.store(values[given])
 
     return step
@@ -72,11 +71,12 @@ def _reinterpret(one: Operation) -> Callable[..., View]:
 
 def _make_load(one: Operation, kernel: Kernel) -> Step:
     count, place, result, source = kernel.neutral(one, "moves data"), kernel.describe(one), one.results[0], one.operands[0]
+    layout = one.types[-1].layout
 
     def step(partition: Partition, values: Values) -> None:
         count()
         view = values[source]
-        partition.access(view, place, writes=False)
+        partition.access(view, place, writes=False, layout=layout)
         values[result] = view.load()
 
     return step
@@ -84,12 +84,34 @@ def _make_load(one: Operation, kernel: Kernel) -> Step:
 
 def _make_store(one: Operation, kernel: Kernel) -> Step:
     count, place, (given, target) = kernel.neutral(one, "moves data"), kernel.describe(one), one.operands
+    layout = one.types[0].layout
 
     def step(partition: Partition, values: Values) -> None:
         count()
         view = values[target]
-        partition.access(view, place, writes=True)
+        partition.access(view, place, writes=True, layout=layout)
         view.store(values[given])
+
+    return step
+
+
+def _make_later_store(one: Operation, kernel: Kernel) -> Step:
+    """Make an asynchronous store into the shared memory of the CTAs of a cluster, whose bytes count at the mbarrier of each."""
+    count, place, (given, target, barrier) = kernel.neutral(one, "moves data"), kernel.describe(one), one.operands
+    layout = one.types[0].layout
+
+    def step(partition: Partition, values: Values) -> None:
+        count()
+        view: View = values[target]
+        arrivals, size = [], 0
+        for store, masks in zip(partition.start(), view.reach(layout), strict=True):
+            for cta, mask in masks.items():
+                partition.access_later(store, view, place, writes=True, ctas=[cta], proxy="generic", mask=mask)
+            known = store.finish()
+            arrivals += [(cta, known) for cta in masks]
+            size += masks.get(0, 0).bit_count()
+        view.store(values[given])
+        partition.program.barrier(values[barrier], place).receive(size, arrivals)
 
     return step
 
@@ -102,9 +124,9 @@ def _make_copy(one: Operation, kernel: Kernel) -> Step:
     def step(partition: Partition, values: Values) -> None:
         count()
         view = values[target]
-        number, known = partition.start()
-        partition.access_later(number, known, view, place, writes=True, proxy="generic")
-        partition.open |= 1 << number
+        for one in partition.start():
+            partition.access_later(one, view, place, writes=True, ctas=[one.cta], proxy="generic")
+            partition.open[one.cta] |= 1 << one.number
         view.store(load_elements(values[pointers], view.dtype, *(values[given] for given in rest), line=line))
 
     return step
@@ -116,7 +138,7 @@ def _make_commit(one: Operation, kernel: Kernel) -> Step:
     def step(partition: Partition, _values: Values) -> None:
         count()
         partition.copies.append(partition.open)
-        partition.open = 0
+        partition.open = [0] * len(partition.open)
 
     return step
 
@@ -126,111 +148,7 @@ def _make_group_wait(one: Operation, kernel: Kernel) -> Step:
 
     def step(partition: Partition, _values: Values) -> None:
         count()
-        wait(partition.copies, left, partition.clock)
-
-    return step
-
-
-def _make_copy_arrival(one: Operation, kernel: Kernel) -> Step:
-    """Make an arrival that comes when all copies before it are complete; without an increment it counts as one of the expected."""
-    count, place = kernel.neutral(one, "computes nothing"), kernel.describe(one)
-    added = "noIncrement" not in one.attributes
-
-    def step(partition: Partition, values: Values) -> None:
-        count()
-        barrier = partition.program.barrier(values[one.operands[0]], place)
-        known = partition.clock.copy()
-        known.done |= partition.open
-        for group in partition.copies:
-            known.done |= group
-        if added:
-            barrier.pending += 1
-        barrier.arrive(1, known, place)
-
-    return step
-
-
-def _make_init(one: Operation, kernel: Kernel) -> Step:
-    count = kernel.neutral(one, "computes nothing")
-    number = re.search(r", (\d+)", one.text)
-    assert number is not None
-    arrivals = int(number[1])
-
-    def step(partition: Partition, values: Values) -> None:
-        count()
-        view = values[one.operands[0]]
-        name = f"the mbarrier at byte {view.start} of {view.allocation.name}"
-        partition.program.barriers[id(view.allocation), view.start] = Barrier(name, arrivals)
-        partition.program.kept.append(view)  # so that its identity stays its own
-
-    return step
-
-
-def _make_invalidation(one: Operation, kernel: Kernel) -> Step:
-    count, place = kernel.neutral(one, "computes nothing"), kernel.describe(one)
-
-    def step(partition: Partition, values: Values) -> None:
-        count()
-        view = values[one.operands[0]]
-        partition.program.barrier(view, place)
-        del partition.program.barriers[id(view.allocation), view.start]
-
-    return step
-
-
-def _make_expect(one: Operation, kernel: Kernel) -> Step:
-    count, place = kernel.neutral(one, "computes nothing"), kernel.describe(one)
-    number = re.search(r", (\d+)", one.text)
-    assert number is not None
-    size = int(number[1])
-
-    def step(partition: Partition, values: Values) -> None:
-        count()
-        if len(one.operands) < 2 or values[one.operands[1]]:
-            barrier = partition.program.barrier(values[one.operands[0]], place)
-            barrier.expect(size)
-            barrier.arrive(1, partition.clock, place)
-            partition.tick()
-
-    return step
-
-
-def _make_arrival(one: Operation, kernel: Kernel) -> Step:
-    count, place = kernel.neutral(one, "computes nothing"), kernel.describe(one)
-    number = re.search(r", (\d+)", one.text)
-    arrivals = int(number[1]) if number else 1
-
-    def step(partition: Partition, values: Values) -> None:
-        count()
-        if len(one.operands) < 2 or values[one.operands[1]]:
-            partition.program.barrier(values[one.operands[0]], place).arrive(arrivals, partition.clock, place)
-            partition.tick()
-
-    return step
-
-
-def _make_wait(one: Operation, kernel: Kernel) -> Step:
-    count, place = kernel.neutral(one, "computes nothing"), kernel.describe(one)
-    of_barrier, of_phase, *predicate = one.operands
-
-    def waiting(partition: Partition, values: Values) -> Steps:
-        count()
-        if predicate and not values[predicate[0]]:
-            return
-        barrier, parity = partition.program.barrier(values[of_barrier], place), int(values[of_phase]) & 1
-        while not barrier.is_complete(parity):
-            yield barrier, parity, place
-        partition.clock.join(barrier.released)
-
-    return waiting
-
-
-def _make_fence(one: Operation, kernel: Kernel) -> Step:
-    count = kernel.neutral(one, "computes nothing")
-
-    def step(partition: Partition, _values: Values) -> None:
-        count()
-        partition.fence()
+        wait(partition.copies, left, partition.clocks)
 
     return step
 
@@ -282,20 +200,10 @@ MAKERS = {
     "ttg.memdesc_reinterpret": _make_part(_reinterpret),
     "ttg.local_load": _make_load,
     "ttg.local_store": _make_store,
+    "ttng.async_shared_store": _make_later_store,
     "ttg.local_gather": _make_gather,
     "ttg.local_scatter": _make_scatter,
     "ttg.async_copy_global_to_local": _make_copy,
     "ttg.async_commit_group": _make_commit,
     "ttg.async_wait": _make_group_wait,
-    "ttng.async_copy_mbarrier_arrive": _make_copy_arrival,
-    "ttng.init_barrier": _make_init,
-    "ttng.inval_barrier": _make_invalidation,
-    "ttng.barrier_expect": _make_expect,
-    "ttng.arrive_barrier": _make_arrival,
-    "ttng.wait_barrier": _make_wait,
-    "ttng.fence_async_shared": _make_fence,
-    "ttng.fence_mbarrier_init_release_cluster": _make_nothing,
-    "ttng.cluster_barrier": _make_nothing,
-    "ttg.barrier": _make_nothing,
-    "gpu.barrier": _make_nothing,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -15,11 +16,11 @@ from fastmma.numerics.lookup import fidelity
 from fastmma.products.gemm import gemm
 from fastmma.scaling import unpack_e2m1
 from fastmma.triton.gluon.kernel import Kernel, Step
-from fastmma.triton.gluon.layouts import find_share, parse_layout
+from fastmma.triton.gluon.layouts import find_holders, find_share
 from fastmma.triton.gluon.memory import View
 from fastmma.triton.gluon.mlir import Operation
-from fastmma.triton.gluon.products import make_product, take_operand
-from fastmma.triton.gluon.program import Partition, Values
+from fastmma.triton.gluon.products import access_parts, make_product, take_operand
+from fastmma.triton.gluon.program import Partition, Transfer, Values
 from fastmma.triton.gluon.types import Type
 from fastmma.triton.scaled import Side, native_instruction
 
@@ -36,47 +37,77 @@ def _split_operands(one: Operation, *, scaled: bool) -> tuple[list[int], list[in
     return one.operands[:count], rest[::2], rest[1::2]
 
 
-def _count_arrivals(kernel: Kernel, operands: list[Type]) -> int:
-    """Count the CTAs of a cluster that tell another one when they have multiplied what was multicast to it."""
-    bases = [parse_layout(kind.layout).cga_layout for kind in operands]
-    bits, step = max((len(one) for one in bases), default=0), 2 if kernel.module.attributes.get("ttng.two-ctas") == "true" else 1
-    return sum(
-        any(not any(cta >> bit & 1 and any(vector) for bit, vector in enumerate(one)) for one in bases) for cta in range(0, 1 << bits, step)
-    )
+@dataclass(frozen=True)
+class Commit:
+    """Arrivals when all tcgen05 operations of a partition so far are complete.
+
+    Attributes
+    ----------
+    place : str
+    sources : tuple of tuple
+        For each CTA of a cluster, those that arrive at its mbarrier: with operands that were multicast, all that multiplied the same ones.
+    """
+
+    place: str
+    sources: tuple[tuple[int, ...], ...]
+
+    def signal(self, partition: Partition, values: Values, barriers: list[int], predicates: list[int]) -> None:
+        """Arrive at mbarriers."""
+        for barrier, predicate in zip(barriers, predicates, strict=True):
+            if values[predicate]:
+                self.arrive(partition, values[barrier])
+
+    def arrive(self, partition: Partition, barrier: View) -> None:
+        """Arrive at an mbarrier."""
+        arrivals = [(cta, partition.pipes[source]) for cta, sources in enumerate(self.sources) for source in sources]
+        partition.program.barrier(barrier, self.place).arrive(len(self.sources[0]), arrivals, self.place)
 
 
-def _signal(partition: Partition, values: Values, barriers: list[int], predicates: list[int], place: str, number: int) -> None:
-    """Arrive at barriers when all tcgen05 operations of the partition so far are complete."""
-    for barrier, predicate in zip(barriers, predicates, strict=True):
-        if values[predicate]:
-            partition.program.barrier(values[barrier], place).arrive(number, partition.pipe, place)
+def _make_commits(kernel: Kernel, place: str, operands: list[Type]) -> Commit:
+    """Find who arrives where if operands of such layouts are multicast; without any, a CTA arrives at its own or at those of its pair."""
+    held = [find_holders(kind.layout) for kind in operands] or [tuple(range(kernel.ctas))]
+
+    def shares(source: int, cta: int) -> bool:
+        pair = -kernel.pair & cta
+        return source == pair or any(one[source] == one[pair] for one in held)
+
+    starts = range(0, kernel.ctas, kernel.pair)
+    return Commit(place, tuple(tuple(source for source in starts if shares(source, cta)) for cta in range(kernel.ctas)))
 
 
-def _begin(partition: Partition) -> int:
-    """Start an operation of the tensor core, which comes after those that the partition started before."""
-    partition.pipe.join(partition.clock)
-    number, _ = partition.start(partition.pipe)
-    return number
+def _begin(partition: Partition, kernel: Kernel) -> list[Transfer]:
+    """Start an operation of the tensor core, which comes after those that the partition started before; the first of two CTAs does it."""
+    started = []
+    for cta in range(0, len(partition.clocks), kernel.pair):
+        partition.pipes[cta].join(partition.clocks[cta])
+        started.append(partition.start_in(cta, partition.pipes[cta]))
+    return started
 
 
 def _make_tcgen05(one: Operation, kernel: Kernel) -> Step:
     a, b, d = one.types[:3]
-    arrivals = _count_arrivals(kernel, [a, b]) if "multicast" in one.attributes else 1
     product = make_product(one, kernel, "tcgen05", "tcgen05_mma", (a, b, d))
     place = kernel.describe(one)
+    commit = _make_commits(kernel, place, [a, b] if "multicast" in one.attributes else [])
     (left, right, total, uses, predicate), barriers, predicates = _split_operands(one, scaled=False)
 
     def step(partition: Partition, values: Values) -> None:
         if values[predicate]:
-            number, target = _begin(partition), values[total]
-            x, y = (take_operand(partition, values[operand], number, partition.pipe, place) for operand in (left, right))
-            partition.access_later(number, partition.pipe, target, place, writes=True)
+            started, target = _begin(partition, kernel), values[total]
+            x, y = (take_operand(partition, values[operand], started, place) for operand in (left, right))
+            access_parts(partition, target, started, place, writes=True)
             target.store(product(x, y, target.load() if values[uses] else None))
-            partition.pipe.done |= 1 << number
-        _signal(partition, values, barriers, predicates, place, arrivals)
+            _end(started)
+        commit.signal(partition, values, barriers, predicates)
         _finish(one, values)
 
     return step
+
+
+def _end(started: list[Transfer]) -> None:
+    """Let what follows in the same tensor core know of an operation."""
+    for one in started:
+        one.finish()
 
 
 def _finish(one: Operation, values: Values) -> None:
@@ -95,6 +126,7 @@ def _make_scaled(one: Operation, kernel: Kernel) -> Step:
     place, (run, recorder) = kernel.describe(one), kernel.borrow(one)
     if any(name in one.attributes for name in ("two_ctas", "multicast")):
         raise NotEmulatedError(f"{place} of two CTAs")
+    commit = _make_commits(kernel, place, [])
     names = re.findall(r"lhs = (\w+) rhs = (\w+)", one.text)
     if not names or any(name not in _FORMATS for name in names[0]):
         raise NotEmulatedError(f"{place}: operands that are not known")
@@ -103,10 +135,10 @@ def _make_scaled(one: Operation, kernel: Kernel) -> Step:
 
     def step(partition: Partition, values: Values) -> None:
         if values[predicate]:
-            number, target = _begin(partition), values[total]
-            x, y = (take_operand(partition, values[operand], number, partition.pipe, place) for operand in (left, right))
-            x_scales, y_scales = (take_operand(partition, values[operand], number, partition.pipe, place) for operand in scales)
-            partition.access_later(number, partition.pipe, target, place, writes=True)
+            started, target = _begin(partition, kernel), values[total]
+            x, y = (take_operand(partition, values[operand], started, place) for operand in (left, right))
+            x_scales, y_scales = (take_operand(partition, values[operand], started, place) for operand in scales)
+            access_parts(partition, target, started, place, writes=True)
             a = Side(_view_elements(x, first, -1), first, _view_scales(x_scales))
             b = Side(np.swapaxes(_view_elements(y, second, -2), -1, -2), second, _view_scales(y_scales))
             opcode = native_instruction(a, b, run.capability)
@@ -124,8 +156,8 @@ def _make_scaled(one: Operation, kernel: Kernel) -> Step:
                 scale_b=np.ascontiguousarray(b.scales.T) if b.scales is not None else None,
             )
             target.store(made)
-            partition.pipe.done |= 1 << number
-        _signal(partition, values, barriers, predicates, place, 1)
+            _end(started)
+        commit.signal(partition, values, barriers, predicates)
         _finish(one, values)
 
     return step
@@ -142,13 +174,14 @@ def _view_scales(codes: NDArray[Any]) -> NDArray[Any]:
 
 def _make_commit(one: Operation, kernel: Kernel) -> Step:
     count, place = kernel.neutral(one, "computes nothing"), kernel.describe(one)
-    arrivals = _count_arrivals(kernel, one.types[1:]) if len(one.types) > 1 else 1
+    commit = _make_commits(kernel, place, one.types[1:])
 
     def step(partition: Partition, values: Values) -> None:
         count()
         if len(one.operands) < 2 or values[one.operands[1]]:
-            partition.pipe.join(partition.clock)
-            partition.program.barrier(values[one.operands[0]], place).arrive(arrivals, partition.pipe, place)
+            for pipe, clock in zip(partition.pipes, partition.clocks, strict=True):
+                pipe.join(clock)
+            commit.arrive(partition, values[one.operands[0]])
             partition.tick()
 
     return step
@@ -158,17 +191,17 @@ def _make_copy(one: Operation, kernel: Kernel) -> Step:
     """Make a copy from shared to tensor memory, which the tensor core executes in the order of its operations."""
     count, place = kernel.neutral(one, "moves data"), kernel.describe(one)
     source, target, *barriers = one.operands
-    kinds = one.types[:2]
+    kinds, commit = one.types[:2], _make_commits(kernel, place, [])
 
     def step(partition: Partition, values: Values) -> None:
         count()
-        number = _begin(partition)
-        partition.access_later(number, partition.pipe, values[source], place, writes=False)
-        partition.access_later(number, partition.pipe, values[target], place, writes=True)
+        started = _begin(partition, kernel)
+        access_parts(partition, values[source], started, place, writes=False)
+        access_parts(partition, values[target], started, place, writes=True)
         values[target].store(_arrange(values[source].load(), values[target], kinds[1], place))
-        partition.pipe.done |= 1 << number
+        _end(started)
         for barrier in barriers:
-            partition.program.barrier(values[barrier], place).arrive(1, partition.pipe, place)
+            commit.arrive(partition, values[barrier])
         _finish(one, values)
 
     return step

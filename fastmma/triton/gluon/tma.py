@@ -22,17 +22,34 @@ def _start(values: Values, numbers: list[int]) -> tuple[int, ...]:
     return tuple(int(values[number]) for number in numbers)
 
 
-def _finish_load(partition: Partition, view: View, barrier: Any, place: str, data: NDArray[Any]) -> None:
-    number, known = partition.start()
-    partition.access_later(number, known, view, place, writes=True)
-    known.done |= 1 << number
+def _find_receivers(one: Operation, kernel: Kernel) -> Callable[[View], dict[int, list[int]]]:
+    """Return what finds the CTAs that start a load, each with those that it copies to: by multicast, those with the same part."""
+    multicast = "multicast" in one.attributes
+
+    def find(view: View) -> dict[int, list[int]]:
+        starts: dict[int, list[int]] = {}
+        for cta in range(kernel.ctas):
+            starts.setdefault(view.held[cta] if multicast else cta, []).append(cta)
+        return starts
+
+    return find
+
+
+def _finish_load(partition: Partition, view: View, barrier: Any, place: str, data: NDArray[Any], receivers: dict[int, list[int]]) -> None:
+    arrivals = []
+    for first, ctas in receivers.items():
+        load = partition.start_in(first)
+        partition.access_later(load, view, place, writes=True, ctas=ctas)
+        known = load.finish()
+        arrivals += [(cta, known) for cta in ctas]
     view.store(data)
-    partition.program.barrier(barrier, place).receive(view.bytes, known)
+    partition.program.barrier(barrier, place).receive(view.bytes, arrivals)
 
 
 def _make_load(one: Operation, kernel: Kernel) -> Step:
     recorder, place = kernel.recorder(one), kernel.describe(one)
     descriptor, *coordinates, target, barrier, predicate = one.operands
+    receivers = _find_receivers(one, kernel)
     by_pixels = re.search(r"offsets = \[([^\]]*)\]", one.text)
     count = len(by_pixels[1].split(",")) if by_pixels else 0
     coordinates, offsets = coordinates[: len(coordinates) - count], coordinates[len(coordinates) - count :]
@@ -50,7 +67,7 @@ def _make_load(one: Operation, kernel: Kernel) -> Step:
             data = tensor.load_pixels(start, _start(values, offsets), view.shape)
         else:
             data = tensor.load(start, (1,) * (len(start) - len(view.shape)) + view.shape)
-        _finish_load(partition, view, values[barrier], place, data.reshape(view.shape))
+        _finish_load(partition, view, values[barrier], place, data.reshape(view.shape), receivers(view))
 
     return step
 
@@ -69,9 +86,10 @@ def _make_store(one: Operation, kernel: Kernel) -> Step:
 
 
 def _send(partition: Partition, view: View, place: str, store: Callable[[NDArray[Any]], None]) -> None:
-    number, known = partition.start()
-    partition.access_later(number, known, view, place, writes=False)
-    partition.stores.append(1 << number)
+    sent = partition.start()
+    for one in sent:
+        partition.access_later(one, view, place, writes=False, ctas=[one.cta])
+    partition.stores.append([1 << one.number for one in sent])
     store(view.load())
 
 
@@ -108,13 +126,14 @@ def _make_reduction(one: Operation, kernel: Kernel) -> Step:
 def _make_gather(one: Operation, kernel: Kernel) -> Step:
     count, place = kernel.neutral(one, "moves data"), kernel.describe(one)
     descriptor, rows, column, target, barrier, predicate = one.operands
+    receivers = _find_receivers(one, kernel)
 
     def step(partition: Partition, values: Values) -> None:
         count()
         if values[predicate]:
             view: View = values[target]
             taken = [values[descriptor].load((int(row), int(values[column])), (1, view.shape[1])) for row in values[rows]]
-            _finish_load(partition, view, values[barrier], place, np.concatenate(taken))
+            _finish_load(partition, view, values[barrier], place, np.concatenate(taken), receivers(view))
 
     return step
 
@@ -140,7 +159,7 @@ def _make_wait(one: Operation, kernel: Kernel) -> Step:
 
     def step(partition: Partition, _values: Values) -> None:
         count()
-        wait(partition.stores, left, partition.clock)
+        wait(partition.stores, left, partition.clocks)
 
     return step
 

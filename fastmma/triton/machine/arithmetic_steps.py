@@ -137,7 +137,8 @@ def make_float(step: Step, plan: Plan, name: str, kind: str, options: set[str]) 
             raise NotEmulatedError(step.opcode)
         return make_pure(step, plan, [kind] * number, _make_float_function(function, kind, options)), EXACT
     if kind == "f32x2" and name in _FUSABLE and not options & _ROUNDINGS:
-        return make_pure(step, plan, [kind, kind], _make_float_function(_FUSABLE[name], kind, options)), UNCLEAR
+        run = make_pure(step, plan, [kind, kind], _make_float_function(_FUSABLE[name], kind, options))
+        return run, UNCLEAR if plan.may_fuse else EXACT
     if name in ("add", "sub"):
         return _addition(step, plan, kind, options, name)
     if name == "mul":

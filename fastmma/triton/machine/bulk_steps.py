@@ -26,7 +26,7 @@ _FIELD = (1 << 20) - 1
 _ALL_BYTES = (1 << 23) - 1
 
 
-def _chosen(state: State, mask: Mask, *values: Array) -> Iterator[tuple[int, ...]]:
+def list_active(state: State, mask: Mask, *values: Array) -> Iterator[tuple[int, ...]]:
     """Yield the block and the values of each thread that is active."""
     rows, columns = np.nonzero(state.active(mask))
     full = [state.full(one) for one in values]
@@ -34,7 +34,7 @@ def _chosen(state: State, mask: Mask, *values: Array) -> Iterator[tuple[int, ...
         yield row, *(int(one[row, column]) for one in full)
 
 
-def _change(state: State, block: int, address: int, *, arrivals: int = 0, transfers: int = 0) -> None:
+def change_barrier(state: State, block: int, address: int, *, arrivals: int = 0, transfers: int = 0) -> None:
     """Take arrivals and bytes from what a phase of an mbarrier lacks; the last of them begin the next phase."""
     words = state.shared[block].view(np.uint64)
     word = int(words[address // 8])
@@ -70,13 +70,13 @@ def _make_barrier(step: Step, plan: Plan, parts: list[str]) -> Run:
 
     def run(state: State, mask: Mask) -> None:
         given = value(state.registers) if value is not None else np.ones((1, 1), np.uint32)
-        for block, where, number in _chosen(state, mask, address(state), given):
+        for block, where, number in list_active(state, mask, address(state), given):
             if begins:
                 state.shared[block].view(np.uint64)[where // 8] = np.uint64(number << _ARRIVALS | number << _COUNT)
             elif expects:
-                _change(state, block, where, transfers=-number, arrivals=1)
+                change_barrier(state, block, where, transfers=-number, arrivals=1)
             else:
-                _change(state, block, where, arrivals=number)
+                change_barrier(state, block, where, arrivals=number)
 
     return run
 
@@ -90,7 +90,7 @@ def _make_box(operand: Operand, step: Step, plan: Plan) -> Callable[[State, Mask
 
     def boxes(state: State, mask: Mask) -> Iterator[tuple[int, BoxMap, tuple[int, ...]]]:
         values = [descriptor(state.registers), *(get(state.registers) for get in coordinates)]
-        for block, address, *start in _chosen(state, mask, *values):
+        for block, address, *start in list_active(state, mask, *values):
             place = address - state.parameters.ctypes.data
             if not 0 <= place <= state.parameters.size - BYTES:
                 raise NotEmulatedError(f"{step.opcode} by a tensor map that is no parameter")
@@ -104,11 +104,11 @@ def _make_load(step: Step, plan: Plan) -> Run:
     boxes = _make_box(step.operands[1], step, plan)
 
     def load(state: State, mask: Mask) -> None:
-        ends = _chosen(state, mask, to(state), barrier(state))
+        ends = list_active(state, mask, to(state), barrier(state))
         for (block, box, start), (_, where, signal) in zip(boxes(state, mask), ends, strict=True):
             data = np.ascontiguousarray(box.tensor.load(start, box.box)).view(np.uint8).ravel()
             state.shared[block, box.places(where)] = data
-            _change(state, block, signal, transfers=data.size)
+            change_barrier(state, block, signal, transfers=data.size)
 
     return load
 
@@ -118,7 +118,7 @@ def _make_store(step: Step, plan: Plan) -> Run:
     boxes = _make_box(step.operands[0], step, plan)
 
     def store(state: State, mask: Mask) -> None:
-        for (block, box, start), (_, where) in zip(boxes(state, mask), _chosen(state, mask, source(state)), strict=True):
+        for (block, box, start), (_, where) in zip(boxes(state, mask), list_active(state, mask, source(state)), strict=True):
             data: Any = np.ascontiguousarray(state.shared[block, box.places(where)]).view(box.tensor.dtype)
             box.tensor.store(start, data.reshape(box.box))
 

@@ -18,9 +18,10 @@ from fastmma.triton.machine.bulk_steps import PARAMETERS
 from fastmma.triton.machine.code import Block, Code, Immediate, Register, Step
 from fastmma.triton.machine.disassembly import confirm
 from fastmma.triton.machine.operands import Plan, list_read
-from fastmma.triton.machine.reading import read_code
+from fastmma.triton.machine.reading import MEETINGS, read_code
 from fastmma.triton.machine.state import Mask, Run, State
 from fastmma.triton.machine.steps import make_step
+from fastmma.triton.machine.tensor_steps import name_product
 from fastmma.triton.machine.values import UNSIGNED
 from fastmma.triton.ptx import Program
 
@@ -30,6 +31,7 @@ _MOST_SHARED = 1 << 26  # bytes of shared memory of all of these
 _MOST_TURNS = 1 << 22  # blocks of steps that a launch executes before it is given up
 _UNTIL_LOOK = 1 << 10  # of these, after which the state is compared with what it was
 _LOOKS = 1 << 6  # how often it is looked at then
+_WAITS = ("mbarrier.try_wait", "mbarrier.test_wait")
 _ENDLESS = "a loop that does not end: its program waits for another one, and programs run one after another here"
 _IDS = tuple(f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz")
 
@@ -54,10 +56,12 @@ class Branch:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A basic block."""
+    """A basic block, whether threads meet where it begins, and whether it repeats itself until an mbarrier lets them go on."""
 
     steps: tuple[Executed, ...]
     branch: Branch | None
+    meets: bool
+    spins: bool
 
 
 class Machine:
@@ -134,8 +138,10 @@ class Machine:
                     operand = made[operand.number].operands[1]
                 assert isinstance(operand, Register)
                 sources[one.place] = operand.number, is_negated
+        names = {step.opcode.partition(".")[0] for step in steps.values() if "f32" in step.opcode}
+        products = frozenset(number for number, _ in sources.values())
         return Plan(
-            self._special, constants, fused, sources, frozenset(number for number, _ in sources.values()), list_read(steps.values())
+            self._special, constants, fused, sources, products, list_read(steps.values()), "mul" in names and bool(names & {"add", "sub"})
         )
 
     def _prepare(self, block: Block, plan: Plan) -> Prepared:
@@ -152,13 +158,17 @@ class Machine:
         if steps and steps[-1].opcode == "trap":
             raise NotEmulatedError("trap")
         made = []
-        for step in steps:
+        for given in steps:
+            step = given
             try:
+                step = name_product(given, plan)
                 run, status = make_step(step, plan)
             except NotEmulatedError as error:
                 raise NotEmulatedError(f"{error} ({step.line[0]}:{step.line[1]})" if step.line[0] else str(error)) from None
             made.append(Executed(run, step.predicate, step, status))
-        return Prepared(tuple(made), branch)
+        opcodes = [one.step.opcode for one in made]
+        meets = bool(opcodes) and opcodes[0].startswith(MEETINGS)
+        return Prepared(tuple(made), branch, meets, any(opcode.startswith(_WAITS) for opcode in opcodes))
 
     def run(self, grid: tuple[int, int, int], parameters: bytes) -> Counter[Executed]:
         """Execute all blocks of a grid, and count how often each step ran.
@@ -236,12 +246,13 @@ class Machine:
                 state.registers[number] = values.get(name, one).astype(UNSIGNED[self._sizes[number]])
 
     def _execute(self, state: State, counts: Counter[Executed]) -> None:
-        """Run blocks of steps, those of the lowest place first, until all threads have returned."""
+        """Run blocks of steps until all threads have returned: those of the lowest place first, but those that wait after all others."""
         waiting: dict[int, Mask] = {0: None}
         seen: dict[int, bytes] = {}
+        stuck: set[int] = set()  # whose threads wait at an mbarrier
         turns = 0
         while waiting:
-            at = min(waiting)
+            at = min(waiting, key=lambda one: (one in stuck, self.blocks[one].meets, one))
             mask = waiting.pop(at)
             if mask is not None and mask.all():
                 mask = None
@@ -267,6 +278,10 @@ class Machine:
                 one.run(state, active)
                 counts[one] += 1
             self._leave(state, at, mask, waiting)
+            if block.spins and at in waiting:
+                stuck.add(at)
+            else:
+                stuck.clear()
 
     def _leave(self, state: State, at: int, mask: Mask, waiting: dict[int, Mask]) -> None:
         """Send threads on to the next blocks of steps."""

@@ -44,6 +44,8 @@ class Plan:
         The registers of products that enter sums.
     read : set of int
         The registers that any instruction reads.
+    may_fuse : bool
+        Whether it has both products and sums of f32, alone or in pairs.
     """
 
     special: Callable[[str], int]
@@ -52,6 +54,7 @@ class Plan:
     sources: Mapping[int, tuple[int, bool]]
     products: frozenset[int]
     read: frozenset[int]
+    may_fuse: bool
 
 
 def find_kind(step: Step, parts: list[str]) -> str:
@@ -144,7 +147,9 @@ def list_read(steps: Iterable[Step]) -> frozenset[int]:
     """List the registers that steps read."""
     found: set[int] = set()
     for step in steps:
-        writes = not step.opcode.startswith(("st.", "red.", "bra", "stmatrix", "wgmma", "cp."))
+        writes = not step.opcode.startswith(
+            ("st.", "red.", "bra", "stmatrix", "wgmma", "cp.", "tcgen05.mma", "tcgen05.st", "tcgen05.cp", "tcgen05.commit", "tcgen05.alloc")
+        )
         found.update(number for operand in step.operands[writes:] for number in _numbers(operand))
         found.update(_numbers(step.predicate))
     return frozenset(found)

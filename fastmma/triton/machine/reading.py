@@ -22,6 +22,7 @@ _TABLE = re.compile(r"^\.(?:global|const) .*\.b8 (\w+)\[\d+\] = \{([\d, ]+)\};",
 _LOCAL = re.compile(r"\.local\s[^;]*\b__local_depot\d+\[(\d+)\]")
 _THREADS = re.compile(r"\.reqntid (\d+)")
 _SHARED = re.compile(r"^\.(?:extern|visible|weak)?\s*\.?shared\s.*?(\w+)\s*(?:\[(\d*)\])", re.MULTILINE)
+MEETINGS = ("bar.sync", "barrier.sync", "barrier.cta.sync")  # at which threads wait for others: they begin blocks of steps
 _SIZES = {"pred": 1, "8": 1, "16": 2, "32": 4, "64": 8}
 
 
@@ -144,6 +145,8 @@ class _Reader:
         opcode, _, more = opcode.partition("\t")
         read = self.branch if opcode.startswith("bra") else self.operand
         operands = tuple(map(read, split_operands((more + " " + rest).strip())))
+        if opcode.startswith(MEETINGS) and self.blocks[-1].steps:
+            self.blocks.append(Block())
         self.blocks[-1].steps.append(Step(opcode, operands, predicate, place, self.line))
         if opcode.startswith(("bra", "ret", "exit", "trap")):
             self.blocks.append(Block())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,11 +38,17 @@ class State:
         self.blocks, self.threads, self.target = blocks, threads, target
         self.shared = np.zeros((blocks, -(-max(shared, 16) // 16) * 16), np.uint8)
         self.local = np.zeros((blocks, threads, -(-local // 8) * 8), np.uint8)
+        self.columns = np.zeros(blocks, np.int64)  # of tensor memory that are allocated
         self.parameters = np.zeros(0, np.uint8)
         self.carry = np.zeros((1, 1), np.bool_)
         self.factors: dict[int, tuple[Array, Array]] = {}  # of products that are fused with a sum, by register
         self.line = ("", 0)  # of the kernel's source, which runs
         self.rows = np.arange(blocks)[:, None]
+
+    @cached_property
+    def tensor(self) -> Array:
+        """Tensor memory: 128 lanes of 512 columns of each block."""
+        return np.zeros((self.blocks, 128, 512), np.uint32)
 
     def put(self, number: int, values: Array, mask: Mask) -> None:
         """Write a register, where threads are active."""

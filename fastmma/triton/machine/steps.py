@@ -13,6 +13,7 @@ from fastmma.triton.machine.conversion_steps import make_comparison, make_conver
 from fastmma.triton.machine.data_steps import make_atomic, make_copy, make_load, make_move, make_store
 from fastmma.triton.machine.operands import EXACT, MOVED, Plan, find_kind, is_float, make_pure, make_writer
 from fastmma.triton.machine.state import Array, Mask, Run, State
+from fastmma.triton.machine.tensor_steps import make_tensor_step
 from fastmma.triton.machine.values import KINDS, getter
 from fastmma.triton.machine.warp_steps import make_matrix_product, make_warp_step
 
@@ -20,6 +21,7 @@ from fastmma.triton.machine.warp_steps import make_matrix_product, make_warp_ste
 _NOTHING = (
     *("bar.", "barrier.", "fence", "membar", "cp.async.commit_group", "cp.async.wait_", "wgmma.fence", "wgmma.commit", "wgmma.wait"),
     *("cp.async.bulk.commit_group", "cp.async.bulk.wait_group", "mbarrier.inval"),
+    *("tcgen05.wait", "tcgen05.fence", "tcgen05.relinquish_alloc_permit", "tcgen05.dealloc"),
     *("griddepcontrol", "createpolicy", "prefetch", "discard", "applypriority", "nanosleep", "pragma"),
 )
 
@@ -50,7 +52,7 @@ def make_step(step: Step, plan: Plan) -> tuple[Run, str]:
         return make_store(step, plan, parts), MOVED
     if name in ("atom", "red"):
         return make_atomic(step, plan, parts)
-    found = make_bulk_step(step, plan, parts)
+    found = make_tensor_step(step, plan, parts) or make_bulk_step(step, plan, parts)
     if found is not None:
         return found
     if step.opcode.startswith("cp.async"):

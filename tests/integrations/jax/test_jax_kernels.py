@@ -11,6 +11,7 @@ import pytest
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 from jax.experimental import pallas as pl  # noqa: E402
+from jax.experimental.pallas import tpu, triton  # noqa: E402
 
 import fastmma  # noqa: E402
 import fastmma.jax  # noqa: E402
@@ -81,6 +82,32 @@ def test_what_triton_does_not_multiply_is_refused():
     with fastmma.jax.emulate("H100") as report:
         multiply(in_memory, jnp.ones((16, 16), jnp.float8_e5m2), jnp.ones((16, 16), jnp.float8_e5m2), jnp.float32, tile=(16, 16), block=16)
     assert "k is no multiple of 32" in report.lines("passed")[0][0].how
+
+
+@pytest.mark.parametrize("options", [None, triton.CompilerParams(num_warps=4)], ids=["without options", "with options"])
+def test_kernels_of_which_nobody_says_that_a_cpu_interprets_them(options):
+    a, b = (jnp.asarray(adversarial(shape, "bf16", seed=seed)) for seed, shape in enumerate([(2, 16, 64), (2, 64, 16)]))
+
+    def kernel(x, y, out):
+        out[...] = jnp.dot(x[...], y[...], preferred_element_type=jnp.float32)
+
+    product = pl.pallas_call(kernel, out_shape=jax.ShapeDtypeStruct((16, 16), jnp.float32), compiler_params=options)
+    with fastmma.jax.emulate("H100", other="error") as report:
+        found = [product(a[0], b[0]), *jax.block_until_ready(jax.jit(jax.vmap(product))(a, b))]
+    assert (report.assumed, report.passed, report.unseen) == (3, 0, 0)
+    for each, which in zip(found, (0, 0, 1), strict=True):
+        assert_bits_equal(each, fastmma.gemm(np.asarray(a[which]), np.asarray(b[which]), target="H100"))
+    with pytest.raises(ValueError, match="interpret mode"):
+        product(a[0], b[0])
+
+
+def test_kernels_for_a_tpu_are_refused():
+    def copy(x, out):
+        out[...] = x[...]
+
+    product = pl.pallas_call(copy, out_shape=jax.ShapeDtypeStruct((8, 128), jnp.float32), compiler_params=tpu.CompilerParams())
+    with pytest.raises(fastmma.NotEmulatedError, match=r"test_jax_kernels.py:\d+: a kernel for a TPU"), fastmma.jax.emulate("H100"):
+        product(jnp.ones((8, 128), jnp.float32))
 
 
 def test_order_of_neighbours() -> None:

@@ -16,6 +16,7 @@ from torch.nn import functional  # noqa: E402
 import fastmma.torch as ft  # noqa: E402
 from fastmma.functions import libdevice  # noqa: E402
 from fastmma.torch import kept_products  # noqa: E402
+from fastmma.torch.places import belong_to  # noqa: E402
 
 F32 = torch.float32
 Call = Callable[[Any, Any], Any]
@@ -80,3 +81,38 @@ def test_calls_of_a_known_form_are_like_first_ones(dtype: Any, call: Call) -> No
             assert torch.equal(again.signbit(), found.signbit())
             assert again.stride() == found.stride()
             assert its_lines == lines
+
+
+def test_calls_are_counted_where_they_are_made() -> None:
+    if libdevice.release() is None:
+        pytest.skip("no libdevice whose release is known")
+    x = torch.ones(8, 8)
+    with ft.emulate("H200", unknown="one") as gpu:
+        for _ in range(3):
+            x @ x
+            torch.exp(x)
+        before = gpu.report.mark()
+        for _ in range(2):
+            x @ x
+        with belong_to("model.py:7"):
+            for _ in range(4):
+                x @ x
+        within = gpu.report.lines()
+        later = gpu.report.between(before, gpu.report.mark())
+    assert within == gpu.report.lines()
+    assert [number for _, number in within] == [3, 3, 2, 4]
+    products = [line for line, _ in within if line.operator == "aten.mm.default"]
+    first, second, told = (line.where for line in products)
+    assert int(second.rpartition(":")[2]) == int(first.rpartition(":")[2]) + 4
+    assert told == "model.py:7"
+    assert later == products[1:]
+
+
+def test_a_report_that_is_cleared_counts_anew() -> None:
+    x = torch.ones(8, 8)
+    with ft.emulate("H200", unknown="one") as gpu:
+        for calls in (3, 2):
+            gpu.report.clear()
+            for _ in range(calls):
+                x @ x
+            assert [number for _, number in gpu.report.lines()] == [calls]

@@ -183,6 +183,30 @@ def test_kernels_whose_ptx_is_not_executed_are_named_with_advice() -> None:
         makes_descriptors[(1,)](X, Y.clone(), 64)
 
 
+@triton.jit
+def adds_behind_the_end(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.atomic_add(y + i + (1 << 40), tl.load(x + i))
+
+
+@triton.jit
+def exchanges_behind_the_end(_x, y, _n: tl.constexpr):
+    tl.atomic_xchg(y + (1 << 40), 1.0)
+
+
+@triton.jit
+def compares_behind_the_end(x, _y, _n: tl.constexpr):
+    tl.atomic_cas(x.to(tl.pointer_type(tl.int32)) + (1 << 40), 0, 1)
+
+
+@pytest.mark.parametrize("lowering", ["rules", "compile", "ptx"])
+@pytest.mark.parametrize("kernel", [adds_behind_the_end, exchanges_behind_the_end, compares_behind_the_end])
+def test_atomic_operations_where_no_tensor_lies_are_errors(kernel: Any, lowering: str) -> None:
+    told = r"stores to memory .* bytes behind the end of \w+\): is a mask missing\? \(.*test_errors\.py:\d+"
+    with pytest.raises(fastmma.NotEmulatedError, match=told), fastmma.triton.interpret("H100", lowering=lowering):
+        kernel[(1,)](X.clone(), Y.clone(), 64)
+
+
 def test_rules_interpret_what_the_compiler_refuses() -> None:
     kernel = next(one for one, *_ in REFUSED if one.fn.__name__ == "breaks")
     y = Y.clone()

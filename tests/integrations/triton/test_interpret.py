@@ -296,6 +296,23 @@ def test_the_order_of_atomic_sums_is_told() -> None:
     assert ("atomic_add", 3) in [(operation, times) for (operation, _), times in report.passed.items()]
 
 
+@triton.jit
+def adding_pairs(total, x, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.atomic_add(total + i // 2, tl.load(x + i).to(total.dtype.element_ty))
+
+
+def test_rules_add_atomically_in_bf16() -> None:
+    x, sums = torch.randn(64, generator=torch.Generator().manual_seed(4)), []
+    for lowering in ("rules", "ptx"):
+        sums.append(torch.ones(32, dtype=torch.bfloat16))
+        with interpret("H100", lowering=lowering):
+            adding_pairs[(1,)](sums[-1], x, 64)
+    first, second = x.to(torch.bfloat16).view(32, 2).unbind(1)
+    assert torch.equal(sums[0], (1 + first) + second)
+    assert torch.equal(*sums)
+
+
 def state() -> tuple[Any, ...]:
     builder = interpreter.InterpreterBuilder
     patched = [vars(builder)[name] for name in sorted(vars(builder))]
