@@ -3,7 +3,9 @@ products.
 
 A kernel takes the products of a result by channel, row and column (``crs``), as NCHW lies, or by row, column and channel (``rsc``), as NHWC
 does. It adds them by fused multiply-adds, or by tensor cores, several at a time, where some kernels fill the channels up with zeros to
-whole instructions (``padded``). Gradients of weights are sums over images and places, in this order; some kernels sum images ``apart``, or
+whole instructions (``padded``). Many take a ``chunk`` of channels through all places of a filter before the next chunk; the gradient of an
+input is such a convolution of the gradient, and takes the places of the filter from the first or from the last (``turned``). Gradients of
+weights are sums over images and places, in this order; some kernels sum images ``apart``, or
 ``parts`` of so many products, and add these sums in turn.
 """
 
@@ -25,6 +27,7 @@ _MMA = {
     "bfloat16": ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", 16),
     "float32": ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", 8),
 }
+_AT_ONCE = 1 << 25  # elements of patches that are laid out at once, unless an image has more
 
 
 class Order(NamedTuple):
@@ -44,6 +47,10 @@ class Order(NamedTuple):
         For the gradient of a weight, each image is summed on its own, and these sums are added.
     parts : int
         For the gradient of a weight, how many products are summed on their own before these sums are added; 0 if all are.
+    chunk : int
+        How many channels go through all places of the filter before the next ones do; 0 if all do.
+    turned : bool
+        For the gradient of an input, places of the filter are taken from the last to the first.
     """
 
     by: str
@@ -52,11 +59,14 @@ class Order(NamedTuple):
     nearest: bool = False
     apart: bool = False
     parts: int = 0
+    chunk: int = 0
+    turned: bool = False
 
     def __str__(self) -> str:
         how = ["mma" if self.tensor_cores else FMA, "channels first" if self.by == "crs" else "channels last"]
         more = {"channels filled up": self.padded, "nearest TF32": self.nearest, "images apart": self.apart}
-        more[f"{self.parts} products apart"] = bool(self.parts)
+        more |= {f"{self.parts} products apart": bool(self.parts), f"{self.chunk} channels at a time": bool(self.chunk)}
+        more["filters turned"] = self.turned
         return ", ".join(how + [name for name, holds in more.items() if holds])
 
 
@@ -89,11 +99,61 @@ def convolve(
     >>> result.shape, float(result[0, 0, 0, 0])
     ((1, 3, 2, 2), 8.0)
     """
-    patches = _patches(x, weight.shape, stride, padding, dilation)
-    images, height, width = patches.shape[:3]
-    sides = [_lined(each, order) for each in (patches.reshape(-1, *patches.shape[3:]), weight)]
-    found = multiply(sides[0], sides[1], order).astype(x.dtype)
-    return np.ascontiguousarray(found.reshape(images, height, width, -1).transpose(0, 3, 1, 2))
+    return _multiplied(_patches(x, weight.shape, stride, padding, dilation), weight, order)
+
+
+def convolve_backward_input(
+    grad: NDArray[Any],
+    weight: NDArray[Any],
+    size: Sequence[int],
+    order: Order,
+    *,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> NDArray[Any]:
+    """Compute the gradient of the input of a convolution: what each number of the input was multiplied by, times the gradient there.
+
+    Parameters
+    ----------
+    grad : array (images, results, height, width)
+    weight : array (results, channels, rows, columns)
+    size : two integers
+        Height and width of the input.
+    order : Order
+        Its channels are those of the gradient.
+    stride, padding, dilation : two integers
+        Of the convolution.
+
+    Returns
+    -------
+    array (images, channels, height, width)
+
+    Raises
+    ------
+    OperandError
+        If the weight does not fit.
+
+    Examples
+    --------
+    >>> grad, weight = np.ones((1, 3, 2, 2), np.float32), np.ones((3, 2, 2, 2), np.float32)
+    >>> steps = {"stride": (2, 2), "padding": (0, 0), "dilation": (1, 1)}
+    >>> found = convolve_backward_input(grad, weight, (4, 4), Order("crs", False), **steps)
+    >>> found.shape, float(found[0, 0, 0, 0])
+    ((1, 2, 4, 4), 3.0)
+    """
+    images, results = grad.shape[:2]
+    spans = [gap * (side - 1) for gap, side in zip(dilation, weight.shape[2:], strict=True)]
+    sides = [length + 2 * fill + span for length, fill, span in zip(size, padding, spans, strict=True)]
+    spread = np.zeros((images, results, *sides), grad.dtype)  # with zeros between and around
+    rows, columns = (slice(span, span + step * count, step) for span, step, count in zip(spans, stride, grad.shape[2:], strict=True))
+    spread[:, :, rows, columns] = grad
+    spread = spread[:, :, padding[0] : sides[0] - padding[0], padding[1] : sides[1] - padding[1]]
+    turned = weight.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
+    patches = _patches(spread, turned.shape, (1, 1), (0, 0), dilation)
+    if not order.turned:
+        turned, patches = turned[:, :, ::-1, ::-1], patches[..., ::-1, ::-1]
+    return _multiplied(patches, turned, order)
 
 
 def convolve_backward_weight(
@@ -152,13 +212,29 @@ def _patches(x: NDArray[Any], shape: Sequence[int], stride: Sequence[int], paddi
     return windows[:, :, :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]].transpose(0, 2, 3, 1, 4, 5)
 
 
+def _multiplied(patches: NDArray[Any], weight: NDArray[Any], order: Order) -> NDArray[Any]:
+    """Multiply patches by the weight, some images at a time, and round: (images, results, height, width)."""
+    images, height, width = patches.shape[:3]
+    columns = _lined(weight, order)
+    found = np.empty((images, len(weight), height, width), patches.dtype)
+    step = max(1, _AT_ONCE // max(1, patches[:1].size))
+    for first in range(0, images, step):
+        part = patches[first : first + step]
+        sums = multiply(_lined(part.reshape(-1, *part.shape[3:]), order), columns, order).astype(patches.dtype)
+        found[first : first + step] = sums.reshape(*part.shape[:3], -1).transpose(0, 3, 1, 2)
+    return found
+
+
 def _lined(parts: NDArray[Any], order: Order) -> NDArray[Any]:
     """Lay (..., channels, rows, columns) out in the order of sums."""
-    if order.by == "rsc":
-        parts = parts.transpose(0, 2, 3, 1)
-        missing = -parts.shape[3] % _MMA[parts.dtype.name][1] if order.padded else 0
-        parts = np.pad(parts, ((0, 0), (0, 0), (0, 0), (0, missing)))
-    return np.ascontiguousarray(parts).reshape(len(parts), -1)
+    if order.by == "crs":
+        return np.ascontiguousarray(parts).reshape(len(parts), -1)
+    missing = -parts.shape[1] % _MMA[parts.dtype.name][1] if order.padded else 0
+    parts = np.pad(parts, ((0, 0), (0, missing), (0, 0), (0, 0)))
+    channels = parts.shape[1]
+    step = order.chunk or max(1, channels)
+    chunks = [parts[:, first : first + step].transpose(0, 2, 3, 1).reshape(len(parts), -1) for first in range(0, channels, step)]
+    return np.ascontiguousarray(np.concatenate(chunks, 1) if chunks else parts.reshape(len(parts), 0))
 
 
 def multiply(rows: NDArray[Any], columns: NDArray[Any], order: Order) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from fastmma import kernels
 from fastmma.functions.arithmetic import Floats, fuse
 from fastmma.functions.block import WARP, start_sums
+from fastmma.host.addresses import address_of
 
 
 class Moments(NamedTuple):
@@ -42,13 +44,34 @@ def take_elements(values: Floats, threads: int) -> Moments:
     return found
 
 
-def join_by_reciprocal(found: Moments) -> Moments:
-    """Join the threads of a block by warps and then the warps as ``cuWelfordCombine`` does; `found` is used up.
+def join_by_reciprocal(found: Moments) -> tuple[Floats, Floats]:
+    """Join the 128 threads of a block as ``cuWelfordCombine`` does; `found` is used up. Return means, and sums of squared differences.
 
-    The means are weighted by the shares of the counts.
+    The means are weighted by the shares of the counts, which are those of the first row.
     """
-    kernels.functions.moments.join_lanes(*found, WARP)
-    return found.take((..., 0))
+    mean, squares, counts = found
+    shares = _shares_of(counts[0].tobytes())
+    kernels.functions.moments.join_warps(address_of(mean), address_of(squares), address_of(shares), len(mean), mean.strides[0])
+    return mean[:, 0], squares[:, 0]
+
+
+@lru_cache(64)
+def _shares_of(counts: bytes) -> Floats:
+    """The shares of both threads of each pair that is joined, and what the upper one has seen; for each level, by the lower one.
+
+    Counts are multiplied by the reciprocal of their sum. Threads that have seen nothing leave each other as they are.
+    """
+    seen = np.frombuffer(counts, np.float32).copy()
+    levels = [(size // 2, 1, WARP) for size in (32, 16, 8, 4, 2)] + [(len(seen) // 2, WARP, len(seen)), (WARP, WARP, len(seen))]
+    shares = np.zeros((len(levels), 3, len(seen)), np.float32)
+    for level, (offset, distance, size) in zip(shares, levels, strict=True):
+        lanes = np.concatenate([np.arange(first, first + offset, distance) for first in range(0, len(seen), size)])
+        near, far = seen[lanes], seen[lanes + offset]
+        total = near + far
+        reciprocal = np.divide(np.float32(1), total, out=np.zeros_like(total), where=total > 0)
+        level[:, lanes] = near * reciprocal, far * reciprocal, far
+        seen[lanes] = total
+    return shares
 
 
 def join_by_quotient(first: Moments, second: Moments) -> Moments:

@@ -65,8 +65,8 @@ def _statistics(values: Floats, eps: float, centred: bool) -> _Statistics:
         else:
             variance = fuse(found.mean, found.mean, variance)
     elif centred:
-        found = join_by_reciprocal(take_vectors(values, _THREADS))
-        mean, variance = np.ascontiguousarray(found.mean), found.squares / np.float32(count)
+        means, squares = join_by_reciprocal(take_vectors(values, _THREADS))
+        mean, variance = np.ascontiguousarray(means), squares / np.float32(count)
     else:
         sums = start_sums(rows, _THREADS)
         kernels.functions.sums.add_products(values, values, sums, 0, count, _VECTOR)

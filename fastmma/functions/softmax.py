@@ -21,6 +21,7 @@ from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import BITS, Floats, apply, widen
 from fastmma.functions.block import WARP, add_block, add_in_sequence, add_strided, add_unaligned, add_vectors, halve
+from fastmma.host.addresses import address_of
 from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import parallel_for, thread_count
 
@@ -35,7 +36,11 @@ _SPATIAL = 64  # threads along the axis share a row where no more lie across it,
 def _warp_sum(values: Floats) -> Floats:
     lanes = min(WARP, 1 << (values.shape[1] - 1).bit_length())
     sums = np.empty(len(values), np.float32)
-    kernels.functions.sums.add_warps(values, lanes, sums)
+    if values.shape[1] % WARP or not values.flags.c_contiguous:
+        kernels.functions.sums.add_warps(values, lanes, sums)
+    else:
+        scratch = np.empty(WARP // 2, np.float32)
+        kernels.functions.sums.add_whole_warps(address_of(values), *values.shape, address_of(scratch), address_of(sums))
     return sums
 
 
@@ -109,7 +114,8 @@ def _each_part(compute: Callable[[slice, Floats], None], rows: NDArray[Any]) -> 
 
 def _normalize(rows: NDArray[Any], inner: int, log: bool, result: NDArray[Any], memory: Floats) -> None:
     largest = np.empty((len(rows), 1), np.float32)
-    kernels.functions.sums.find_largest(widen(rows), largest[:, 0])
+    wide = widen(rows)
+    kernels.functions.sums.find_largest(address_of(wide), *wide.shape, address_of(largest))
     exponentials = apply("exponential_of_difference", rows, largest, out=memory, threads=1)
     narrowed = result.dtype == rows.dtype
     sums = _forward_sum(exponentials, rows.itemsize, narrowed) if inner == 1 else _spatial_sum(exponentials, inner)

@@ -13,6 +13,7 @@ _FMA, _MMA, _FILLED = Order("crs", False), Order("rsc", True), Order("rsc", True
 _NEAREST = Order("rsc", True, padded=True, nearest=True)
 _APART = Order("crs", False, apart=True)
 _ROUNDED = Order("crs", True, nearest=True)
+_IN_64, _IN_32 = (Order("rsc", True, padded=True, chunk=chunk) for chunk in (64, 32))
 _IN_PARTS = Order("crs", True, nearest=True, parts=32)
 
 
@@ -86,11 +87,12 @@ ROWS = (
     Row(RESULT, "bf16 f16", POINT, _MMA, (195, 195), images=(1, 8), step=8),
     Row(RESULT, "bf16 f16", PATCH, _FMA, channels=(1, 3), results=(1, 448)),
     Row(RESULT, "bf16 f16", PATCH, _FILLED, channels=(1, 4)),
+    Row(RESULT, "bf16 f16", OTHER, _IN_64),
     Row(RESULT, "bf16 f16", "", _MMA),
     Row(RESULT, "tf32", PATCH, _FMA, channels=(1, 3)),
     Row(RESULT, "tf32", PATCH, _NEAREST),
     Row(RESULT, "tf32", POINT, _MMA),
-    Row(RESULT, "tf32", OTHER, Order("rsc", True, nearest=True)),
+    Row(RESULT, "tf32", OTHER, _IN_32),
     Row(RESULT, "f32", OTHER, _FMA),
     Row(INPUT, "f32", PATCH, _FMA, (10, 10)),
     Row(INPUT, "f32", POINT, _FMA, (45, 45)),

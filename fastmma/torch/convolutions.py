@@ -13,6 +13,7 @@ from fastmma.host.errors import TargetError
 from fastmma.products.evidence import OrderEvidence
 from fastmma.products.library_gpu import library_gpu
 from fastmma.torch.arrays import to_numpy, to_torch
+from fastmma.torch.convolution_book import RATE, Sizes, order_of
 from fastmma.torch.convolution_rules import INPUT, OTHER, PATCH, POINT, RESULT, WEIGHT, Call, row_of
 from fastmma.torch.emulation import Emulation, tensors_text
 from fastmma.torch.plans import FORMATS, UnknownError, status_of
@@ -21,6 +22,8 @@ from fastmma.torch.report import ASSUMED, Line
 
 _RECORDED = ("H100", "H200")
 _LIBRARY = "cuDNN 9.19 on an H100 and an H200"
+_BOOK_LIBRARY = "cuDNN 9.19 on an H200"
+_FORMS = {1: (torch.contiguous_format,), 2: (torch.contiguous_format, torch.channels_last)}
 _WHY = "cuDNN's implicit products are not known"
 _BACKWARD = torch.ops.aten.convolution_backward.default
 
@@ -72,7 +75,7 @@ def convolution(
     """A convolution, rounded, and then its bias, rounded again."""
     _check(x, weight, transposed, groups)
     shape = _Shape(x, weight, stride, padding, dilation)
-    order, status, how = _chosen(run, shape, RESULT, _places(shape))
+    order, status, how = _chosen(run, shape, RESULT, _places(shape), (x, weight))
     found = sums.convolve(to_numpy(shape.x), to_numpy(shape.weight), order, **shape.steps)
     result = shape.lower(to_torch(found))
     if bias is not None:
@@ -105,7 +108,7 @@ def convolution_backward(
         if not output_mask[index]:
             continue
         try:
-            order, status, how = _chosen(run, shape, of, grad.shape[2:].numel())
+            order, status, how = _chosen(run, shape, of, grad.shape[2:].numel(), (grad, x, weight))
         except UnknownError as unknown:
             run.passed(name, f"{of}: {unknown}", tensors_text((grad, x, weight)))
             mask = [place == index for place in range(3)]
@@ -127,22 +130,47 @@ def _check(x: Tensor, weight: Tensor, transposed: bool, groups: int) -> None:
         raise UnknownError(_WHY)
 
 
-def _chosen(run: Emulation, shape: _Shape, of: str, places: int) -> tuple[Order, str, str]:
+def _chosen(run: Emulation, shape: _Shape, of: str, places: int, given: tuple[Tensor, ...]) -> tuple[Order, str, str]:
     """Find the order of a convolution, and tell how well it is known."""
+    fmt = FORMATS[shape.x.dtype] if shape.x.dtype is not torch.float32 or _takes_tf32(run) else "f32"
+    found = _in_book(run, shape, of, fmt, given)
+    if found is None:
+        order, rate = _by_rule(run, shape, of, fmt, places)
+        evidence = OrderEvidence("fitted" if rate else "assumed", f"a kernel of {_LIBRARY}", rate)
+    else:
+        order, evidence = found, OrderEvidence("fitted", f"the kernel that {_BOOK_LIBRARY} took", RATE)
+    status, how = status_of(evidence), f"{order}; {evidence}"
+    if status == ASSUMED and run.settings.unknown == "error":
+        raise TargetError(f"{how}; unknown='one' takes this order")
+    return order, status, how
+
+
+def _by_rule(run: Emulation, shape: _Shape, of: str, fmt: str, places: int) -> tuple[Order, tuple[int, int] | None]:
+    """Find an order by rules, and the rate of a rule that holds for this call."""
     x, weight = shape.x, shape.weight
-    fmt = FORMATS[x.dtype] if x.dtype is not torch.float32 or _takes_tf32(run) else "f32"
     depth = x.shape[0] * places if of == WEIGHT else weight[0].numel()
     sizes = (x.shape[0], x.shape[1], weight.shape[0], weight.shape[2], depth, places)
     row = row_of(Call(of, fmt, shape.kind, *sizes))
     if row is None:
         raise UnknownError(_WHY)
     usual = not _is_last(x, weight) and not torch.backends.cudnn.benchmark and library_gpu(run.settings.target) in _RECORDED
-    fitted = row.rate is not None and usual
-    evidence = OrderEvidence("fitted" if fitted else "assumed", f"a kernel of {_LIBRARY}", row.rate if fitted else None)
-    status, how = status_of(evidence), f"{row.order}; {evidence}"
-    if status == ASSUMED and run.settings.unknown == "error":
-        raise TargetError(f"{how}; unknown='one' takes this order")
-    return row.order, status, how
+    return row.order, row.rate if usual else None
+
+
+def _in_book(run: Emulation, shape: _Shape, of: str, fmt: str, given: tuple[Tensor, ...]) -> Order | None:
+    """Find the order of a convolution that was recorded, if torch and its tensors are as they were then."""
+    switches = torch.backends.cudnn
+    strides, dilation, padding = (shape.steps[name] for name in _STEPS)
+    whole = any(all(each.is_contiguous(memory_format=form) for each in given) for form in _FORMS[shape.dims])
+    usual = library_gpu(run.settings.target) == "H200" and whole and all(each.storage_offset() * each.itemsize % 16 == 0 for each in given)
+    if not usual or switches.benchmark or switches.deterministic or torch.are_deterministic_algorithms_enabled():
+        return None
+    height = shape.x.shape[2]
+    square = strides[0] == strides[1] or (shape.weight.shape[2] == height == 1 and strides[0] == 1)
+    if shape.kind != OTHER or not square or any(step != 1 for step in dilation):
+        return None
+    sizes = Sizes._make((*shape.x.shape, *(shape.weight.shape[at] for at in (0, 2, 3)), strides[1], *padding))
+    return order_of(sizes, of, fmt, last=not all(each.is_contiguous() for each in given))
 
 
 def _known(order: Order) -> str:
@@ -177,7 +205,10 @@ _STEPS = ("stride", "dilation", "padding")
 
 
 def _of_input(shape: _Shape, grad: Tensor, order: Order) -> Tensor:
-    """Compute the gradient of what a convolution of patches was given: each number is in one patch."""
+    """Compute the gradient of what a convolution was given; of patches, each number is in one."""
+    if shape.kind == OTHER:
+        size = shape.x.shape[2:]
+        return to_torch(sums.convolve_backward_input(to_numpy(grad), to_numpy(shape.weight), size, order, **shape.steps))
     height, width = shape.weight.shape[2:]
     rows = grad.permute(0, 2, 3, 1).flatten(0, 2)
     patches = to_torch(sums.multiply(to_numpy(rows.contiguous()), to_numpy(shape.weight.flatten(1).t().contiguous()), order))

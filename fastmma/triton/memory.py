@@ -57,6 +57,37 @@ class Memory:
         values = np.ascontiguousarray(values)
         return self._inner.store(pointers, values.view(_BITS) if values.dtype == BF16 else values, mask)
 
+    def atomic_rmw(self, operation: Any, pointers: NDArray[Any], values: NDArray[Any], mask: NDArray[Any], order: Any) -> NDArray[Any]:
+        """Join elements with what lies in memory, one after another, and return what lay there.
+
+        Raises
+        ------
+        NotEmulatedError
+            If an address is no tensor's.
+        """
+        check_addresses(pointers, mask, stores=True)
+        if values.dtype != BF16:
+            return np.asarray(self._inner.atomic_rmw(operation, pointers, values, mask, order))
+        given, places, taken = (np.ascontiguousarray(one).reshape(-1) for one in (values, pointers, mask))
+        found = np.zeros_like(given)
+        for one in np.flatnonzero(taken):
+            each = slice(one, one + 1)
+            found[each] = self.load(places[each], taken[each], found[each], BF16)
+            joined = found[each] + given[each] if operation == self._inner.RMW_OP.FADD else given[each]
+            self.store(places[each], joined, taken[each])
+        return found.reshape(values.shape)
+
+    def atomic_cas(self, pointers: NDArray[Any], *rest: Any) -> NDArray[Any]:
+        """Exchange elements that are as they should be, and return what lay there.
+
+        Raises
+        ------
+        NotEmulatedError
+            If an address is no tensor's.
+        """
+        check_addresses(pointers, np.ones(pointers.shape, np.bool_), stores=True)
+        return np.asarray(self._inner.atomic_cas(pointers, *rest))
+
 
 def numpy_dtype(original: Operation, kind: Any) -> Any:
     """The dtype in which the interpreter holds a type: NumPy's operators are right for bf16 as such."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fastmma.kernels.functions.bitcode import bitcode
 from fastmma.kernels.functions.expression import Code, Formula, Value
-from fastmma.kernels.functions.lookup import SIXTEEN
+from fastmma.kernels.functions.lookup import SIXTEEN, in_registers
 from fastmma.kernels.functions.nvvm import INLINE, definitions, local_name
 from fastmma.kernels.functions.rounding import IN_FLOAT32
 
@@ -57,7 +57,7 @@ next:
  %i = phi i64 [ %from, %rows ], [ %j, %next ]
 {body} %j = add nuw nsw i64 %i, 1
  %more = icmp slt i64 %j, %to
- br i1 %more, label %next, label %ended
+ br i1 %more, label %next, label %ended, !llvm.loop !900
 ended:
  %below = add nuw nsw i64 %row, 1
  %again = icmp slt i64 %below, %bottom
@@ -66,6 +66,12 @@ done:
  ret void
 }}
 """
+# each instruction of a function waits for the one before, and a core looks no further ahead than one or two vectors of 16 lanes; 16
+# registers hold no more than one
+_AT_ONCE = """!900 = distinct !{!900, !901}
+!901 = !{!"llvm.loop.interleave.count", i32 4}
+"""
+_NO_MORE = "!900 = distinct !{!900}\n"
 # where a row of an array begins, and an element of it is
 _ROW = " {p}o = mul i64 %row, {step}\n {p} = getelementptr {type}, ptr {array}, i64 {p}o\n"
 _ELEMENT = " {p} = getelementptr {type}, ptr {row}, i64 %i\n"
@@ -161,5 +167,5 @@ def source(formula: Formula, form: Form) -> str:
         body += _STORES[fmt].format(x=value.name, p=f"%q{index}")
     parameters = [f"ptr noalias %a{index}, i64 %s{index}" for index in range(len(form.given))]
     parameters += [f"ptr noalias %d{index}" for index in range(len(form.made))]
-    loop = _LOOP.format(parameters=", ".join(parameters), head=head, body=body)
+    loop = _LOOP.format(parameters=", ".join(parameters), head=head, body=body) + (_AT_ONCE if in_registers() else _NO_MORE)
     return reached(definitions() + libdevice_text(code.calls, definitions()) + loop, "loop")

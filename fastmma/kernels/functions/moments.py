@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.kernels.llvm.compilation import compiled
-from fastmma.kernels.llvm.simd import fma
+from fastmma.kernels.llvm.compilation import compiled, inner
+from fastmma.kernels.llvm.simd import fma, load, store
+
+_LEVEL = 4 * 128  # bytes of a line of the shares of threads
 
 
 @compiled
@@ -49,30 +51,42 @@ def join_vectors(values: Any, mean: Any, squares: Any, count: Any) -> None:
                 n[thread] = taken
 
 
-@compiled
-def join_lanes(mean: Any, squares: Any, count: Any, warp: int) -> None:
-    """Join the upper half of a warp's threads to the lower one until one is left, and then the warps, into the first thread.
+@inner
+def _join(mean: int, squares: int, shares: int, distance: int, lanes: Any) -> None:
+    """Join lanes at a distance in bytes to as many, by their shares: of both counts over their sum, and what the other ones have seen."""
+    near, far = load(mean, np.float32, lanes), load(mean + distance, np.float32, lanes)
+    of_near, of_far = load(shares, np.float32, lanes), load(shares + _LEVEL, np.float32, lanes)
+    seen = load(shares + 2 * _LEVEL, np.float32, lanes)
+    difference = near - far
+    both = load(squares + distance, np.float32, lanes) + load(squares, np.float32, lanes)
+    store(fma(difference * difference * seen, of_near, both), squares)
+    store(fma(of_far, far, of_near * near), mean)
 
-    Means are weighted by the shares of the counts, which are multiplied by the reciprocal of their sum. A thread has seen no more than the
-    threads before it: those that have seen nothing leave each other as they are.
+
+@compiled
+def join_warps(mean: int, squares: int, shares: int, rows: int, row: int) -> None:
+    """Join the upper half of each warp of 32 threads to the lower one until one is left, and then 4 warps, into the first thread.
+
+    Means are weighted by shares of counts.
+
+    Parameters
+    ----------
+    mean, squares : int
+        Addresses of rows of 128 threads.
+    shares : int
+        Address of three lines for each of seven levels, as `_join` reads them.
+    rows, row : int
+        How many, and bytes from one to the next.
     """
-    threads = mean.shape[1]
-    for row in range(len(mean)):
-        m, s, n = mean[row], squares[row], count[row]
-        for distance, size, step in ((1, warp, warp), (warp, threads, threads)):
-            offset = size // 2
-            while offset >= distance:
-                for first in range(0, threads, step):
-                    if n[first] == np.float32(0):
-                        break
-                    for lane in range(first, first + offset, distance):
-                        other = lane + offset
-                        total = n[other] + n[lane]
-                        if total > np.float32(0):
-                            difference = m[lane] - m[other]
-                            share = np.float32(1) / total
-                            of_other, of_lane = n[other] * share, n[lane] * share
-                            s[lane] = fma(difference * difference * n[other], of_lane, s[other] + s[lane])
-                            m[lane] = fma(of_other, m[other], of_lane * m[lane])
-                        n[lane] = total
-                offset //= 2
+    for _ in range(rows):
+        for warp in range(0, _LEVEL, 128):
+            m, s, at = mean + warp, squares + warp, shares + warp
+            _join(m, s, at, 64, 16)
+            _join(m, s, at + 3 * _LEVEL, 32, 8)
+            _join(m, s, at + 6 * _LEVEL, 16, 4)
+            _join(m, s, at + 9 * _LEVEL, 8, 2)
+            _join(m, s, at + 12 * _LEVEL, 4, 1)
+        _join(mean, squares, shares + 15 * _LEVEL, 256, 1)
+        _join(mean + 128, squares + 128, shares + 15 * _LEVEL + 128, 256, 1)
+        _join(mean, squares, shares + 18 * _LEVEL, 128, 1)
+        mean, squares = mean + row, squares + row

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastmma.kernels.llvm.compilation import compiled, inner
-from fastmma.kernels.llvm.simd import fma
+from fastmma.kernels.llvm.simd import even_lanes, extract, fma, load, load_scalar, odd_lanes, select, splat, store
 
 
 @compiled
@@ -195,25 +195,49 @@ def add_warps(values: Any, lanes: int, out: Any) -> None:
 
 
 @compiled
-def find_largest(values: Any, out: Any) -> None:
-    """Find the largest number of each row, or NaN where it has one."""
-    lanes = 64
-    kept = np.empty(lanes, np.float32)
-    for row in range(len(values)):
-        line = values[row]
-        kept[:] = np.float32(-np.inf)
-        for first in range(0, line.size, lanes):
-            part = line[first : first + lanes]
-            for lane in range(part.size):
-                value = part[lane]
-                kept[lane] = kept[lane] if kept[lane] >= value or kept[lane] != kept[lane] else value
-        half = lanes // 2
-        while half:
-            for lane in range(half):
-                value = kept[lane + half]
-                kept[lane] = kept[lane] if kept[lane] >= value or kept[lane] != kept[lane] else value
-            half //= 2
-        out[row] = kept[0]
+def add_whole_warps(values: int, rows: int, columns: int, scratch: int, out: int) -> None:
+    """Add rows as `add_warps` does by 32 lanes, of which all take as many; all are addresses, and of scratch there are 64 bytes."""
+    for row in range(rows):
+        line = values + 4 * columns * row
+        lower, upper = splat(np.float32(0), 16), splat(np.float32(0), 16)
+        for place in range(line, line + 4 * columns, 128):
+            lower, upper = lower + load(place, np.float32, 16), upper + load(place + 64, np.float32, 16)
+        store(lower + upper, scratch)
+        store(load(scratch, np.float32, 8) + load(scratch + 32, np.float32, 8), scratch)
+        store(load(scratch, np.float32, 4) + load(scratch + 16, np.float32, 4), scratch)
+        store(load(scratch, np.float32, 2) + load(scratch + 8, np.float32, 2), scratch)
+        store(load_scalar(scratch, np.float32) + load_scalar(scratch + 4, np.float32), out + 4 * row)
+
+
+@inner
+def _larger(kept: Any, values: Any) -> Any:
+    """The larger ones of lanes, or NaN where one of them is."""
+    return select(kept != kept, kept, select(kept >= values, kept, values))
+
+
+@compiled
+def find_largest(values: int, rows: int, columns: int, out: int) -> None:
+    """Find the largest number of each row, or NaN where it has one; rows and results are at addresses, one after another."""
+    lanes = 16
+    for row in range(rows):
+        line = values + 4 * columns * row
+        first = second = third = fourth = splat(np.float32(-np.inf), lanes)
+        whole = columns - columns % (4 * lanes)
+        for place in range(line, line + 4 * whole, 16 * lanes):
+            first = _larger(first, load(place, np.float32, lanes))
+            second = _larger(second, load(place + 4 * lanes, np.float32, lanes))
+            third = _larger(third, load(place + 8 * lanes, np.float32, lanes))
+            fourth = _larger(fourth, load(place + 12 * lanes, np.float32, lanes))
+        of_lanes = _larger(_larger(first, third), _larger(second, fourth))
+        of_8 = _larger(even_lanes(of_lanes), odd_lanes(of_lanes))
+        of_4 = _larger(even_lanes(of_8), odd_lanes(of_8))
+        of_2 = _larger(even_lanes(of_4), odd_lanes(of_4))
+        found, other = extract(of_2, 0), extract(of_2, 1)
+        found = found if found >= other or found != found else other
+        for place in range(line + 4 * whole, line + 4 * columns, 4):
+            value = load_scalar(place, np.float32)
+            found = found if found >= value or found != found else value
+        store(found, out + 4 * row)
 
 
 @compiled

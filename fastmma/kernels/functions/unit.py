@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from fastmma.kernels.functions.lookup import SIXTEEN, declare_permutation, look_up, variants
+from fastmma.kernels.functions.lookup import declare_permutation, look_up
 from fastmma.kernels.functions.tables import INTERPOLATORS, Interpolator, coefficients
-from fastmma.kernels.functions.unit_lanes import has_lanes, interpolator, squarer
+from fastmma.kernels.functions.unit_lanes import SQUARE, has_lanes, lanes, rise_body
 
 _FRACTION = 23  # bits
 _X = 17  # bits of x
@@ -41,13 +41,6 @@ def _signed(word: int) -> int:
     return (word + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-def _function(name: str, parameters: tuple[str, ...], body: str, wide: str) -> str:
-    """Write a function of words, which in vectorised loops is the one of 16 lanes, where this CPU has such."""
-    if has_lanes():
-        return variants(name, parameters, "i32", body, wide)
-    return f"define internal i32 @{name}({', '.join(parameters)}) alwaysinline {{\n{body}}}\n"
-
-
 def _interpolator(name: str, row: Interpolator) -> str:
     """Write the table of a function, and the part of its result that c1 and c2 make, rounded down to a multiple of 2^`cut`.
 
@@ -56,8 +49,7 @@ def _interpolator(name: str, row: Interpolator) -> str:
     found = coefficients()[name]
     heads = look_up(f"{name}_heads", [_signed(c0 + (row.start << _QUARTER)) for c0, _, _ in found])
     slopes = look_up(f"{name}_slopes", [_signed(c2 << _LOW | (c1 - row.middle) % (1 << _LOW)) for _, c1, c2 in found])
-    body = f""" %word = call i32 @{name}_slopes_at(i32 %segment)
- %up = shl i32 %word, {32 - _LOW}
+    body = f""" %up = shl i32 %word, {32 - _LOW}
  %c1 = ashr i32 %up, {32 - _LOW}
  %c2 = ashr i32 %word, {_LOW}
  %s = call i32 @square_of(i32 %x)
@@ -72,9 +64,13 @@ def _interpolator(name: str, row: Interpolator) -> str:
  %r = add i32 %a, %f
  ret i32 %r
 """
-    function = _function(f"{name}_rise", ("i32 %segment", "i32 %x"), body, f"{name}_rise{SIXTEEN}")
-    lanes = interpolator(name, row.bias, row.cut) if has_lanes() else ""
-    code = f"{heads}{slopes}{lanes}{function}"
+    if has_lanes():
+        body = rise_body(row.bias, row.cut)
+    code = f"""{heads}{slopes}
+define internal i32 @{name}_rise(i32 %segment, i32 %x) alwaysinline {{
+ %word = call i32 @{name}_slopes_at(i32 %segment)
+{body}}}
+"""
     if not row.start:
         return code
     unit = _X + row.bits - _FRACTION  # of what the fraction has below the number of its segment, in x
@@ -99,6 +95,30 @@ define internal i32 @{name}_code(i32 %place) alwaysinline {{
 """
 
 
+# from 128 on, and of NaN, the code is that of infinity; the lower bits of negative numbers are inverted
+_CODE = """ %f = fmul float %h, 8388608.0
+ %steps = fptosi float %f to i32
+ %fraction = and i32 %steps, 8388607
+ %some = icmp ne i32 %fraction, 0
+ %sign = ashr i32 %steps, 31
+ %less = select i1 %some, i32 %sign, i32 0
+ %code = add i32 %steps, %less
+"""
+_POWER_OF_TWO = f""" %under = fcmp olt float %x, 128.0
+ %h1 = select i1 %under, float %x, float 128.0
+ %over = fcmp ogt float %h1, -127.0
+ %h = select i1 %over, float %h1, float -127.0
+{_CODE} %t = call i32 @ex2_code(i32 %code)
+ %small = icmp slt i32 %code, -1056964608
+ %up = and i32 %code, -8388608
+ %c = add i32 %t, %up
+ %r0 = bitcast i32 %c to float
+ %r1 = select i1 %small, float 0.0, float %r0
+ %given = fcmp ord float %x, 0.0
+ %nan = bitcast i32 2147483647 to float
+ %r = select i1 %given, float %r1, float %nan
+ ret float %r
+"""
 _FUNCTIONS = """
 ; 2 to the k, for k from -126 to 127
 define internal float @power(i32 %k) alwaysinline {
@@ -107,35 +127,15 @@ define internal float @power(i32 %k) alwaysinline {
  %r = bitcast i32 %c to float
  ret float %r
 }
-; from 128 on, and of NaN, the code is that of infinity; the lower bits of negative numbers are inverted
 define internal float @ex2_of(float %x, i1 %flush) alwaysinline {
  %tiny = fcmp olt float %x, -126.0
  %precise = xor i1 %flush, true
  %low = and i1 %tiny, %precise
  %half = fmul float %x, 0.5
  %h = select i1 %low, float %half, float %x
- %under = fcmp olt float %h, 128.0
- %h1 = select i1 %under, float %h, float 128.0
- %over = fcmp ogt float %h1, -127.0
- %h2 = select i1 %over, float %h1, float -127.0
- %f = fmul float %h2, 8388608.0
- %steps = fptosi float %f to i32
- %fraction = and i32 %steps, 8388607
- %some = icmp ne i32 %fraction, 0
- %sign = ashr i32 %steps, 31
- %less = select i1 %some, i32 %sign, i32 0
- %code = add i32 %steps, %less
- %t = call i32 @ex2_code(i32 %code)
- %small = icmp slt i32 %code, -1056964608
- %up = and i32 %code, -8388608
- %c = add i32 %t, %up
- %r0 = bitcast i32 %c to float
- %r2 = select i1 %small, float 0.0, float %r0
- %square = fmul float %r2, %r2
- %r3 = select i1 %low, float %square, float %r2
- %given = fcmp ord float %x, 0.0
- %nan = bitcast i32 2147483647 to float
- %r = select i1 %given, float %r3, float %nan
+ %p = call float @power_of_two(float %h)
+ %square = fmul float %p, %p
+ %r = select i1 %low, float %square, float %p
  ret float %r
 }
 define internal float @rcp_of(float %x) alwaysinline {
@@ -277,9 +277,38 @@ define internal i1 @is_small(float %x) alwaysinline {
 """
 
 
+def _power_of_two() -> str:
+    """Write 2 to a power, zero where it is below 2^-126; of 16 lanes, codes count from the places of fractions in their octaves."""
+    begin = "define internal float @power_of_two(float %x) alwaysinline {\n"
+    if not has_lanes():
+        return f"{begin}{_POWER_OF_TWO}}}\n"
+    row = INTERPOLATORS["ex2"]
+    bits = _FRACTION - row.bits
+    starts = [
+        _signed(c0 + (row.start << _QUARTER) - (segment << bits + _QUARTER)) for segment, (c0, _, _) in enumerate(coefficients()["ex2"])
+    ]
+    return f"""{look_up("ex2_starts", starts)}{begin} %h = call float @within_128(float %x)
+{_CODE} %segment = lshr i32 %code, {bits}
+ %low = and i32 %code, {(1 << bits) - 1}
+ %rise = call i32 @ex2_rise(i32 %segment, i32 %low)
+ %quarters = ashr i32 %rise, {row.grid - row.cut}
+ %start = call i32 @ex2_starts_at(i32 %segment)
+ %sum = add i32 %start, %quarters
+ %whole = lshr i32 %sum, {_QUARTER}
+ %c = add i32 %whole, %code
+ %normal = fcmp oge float %x, -126.0
+ %r0 = bitcast i32 %c to float
+ %other = call float @zero_unless_nan(float %x)
+ %r = select i1 %normal, float %r0, float %other
+ ret float %r
+}}
+"""
+
+
 @cache
 def special_functions() -> str:
     """Write ``ex2_of``, ``rcp_of``, ``rsqrt_of``, ``sqrt_of``, ``lg2_of`` and what they call."""
-    lanes = squarer() if has_lanes() else ""
-    square = _function("square_of", ("i32 %x",), f"{_square()}\n", f"square{SIXTEEN}")
-    return declare_permutation() + lanes + square + "".join(_interpolator(name, row) for name, row in INTERPOLATORS.items()) + _FUNCTIONS
+    steps, square = (lanes(), SQUARE) if has_lanes() else ("", f"{_square()}\n")
+    before = f"{steps}define internal i32 @square_of(i32 %x) alwaysinline {{\n{square}}}\n"
+    rows = "".join(_interpolator(name, row) for name, row in INTERPOLATORS.items())
+    return declare_permutation() + before + rows + _power_of_two() + _FUNCTIONS

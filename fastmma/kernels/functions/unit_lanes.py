@@ -1,24 +1,27 @@
-"""LLVM IR of the special function unit's squarer and interpolator for 16 lanes of AVX-512, by its products of bytes and of half words.
+"""LLVM IR of the special function unit's squarer, interpolator and ex2 for 16 lanes of AVX-512, by its products of bytes and half words.
 
-The squarer's columns are products of single bits of x by what lies above them: bytes, of which an instruction adds four products. The
-products of c1 and c2, in one word, by x and s are sums of two of 16 bits; so c1 counts from a number in the middle of its range, whose
-products `fastmma.kernels.functions.unit` adds.
+The squarer's columns are products of single bits of x by what lies above them: bytes, which masks of these bits leave out, and of which an
+instruction adds four. The products of c1 and c2, in one word, by x and s are sums of two of 16 bits; so c1 counts from a number in the
+middle of its range, whose products `fastmma.kernels.functions.unit` adds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fastmma.kernels.functions.lookup import SIXTEEN, WORDS, in_registers, vector
+from fastmma.kernels.functions.lookup import SIXTEEN, WORDS, in_registers, variants, vector
 from fastmma.kernels.llvm import cpu
 
-_FEATURES = frozenset({"avx512f", "avx512bw", "avx512vbmi", "avx512vnni"})
-_BYTES, _HALVES = "<64 x i8>", "<32 x i16>"
+_FEATURES = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512bitalg", "avx512vbmi", "avx512vnni"})
+_BYTES, _HALVES, _FLOATS, _BITS = "<64 x i8>", "<32 x i16>", "<16 x float>", "<64 x i1>"
 _DOT, _PAIRS, _SHIFT = "llvm.x86.avx512.vpdpbusd.512", "llvm.x86.avx512.pmaddw.d.512", "llvm.x86.avx512.pmultishift.qb.512"
+_ADDED_PAIRS, _CHOSEN_BITS = "llvm.x86.avx512.vpdpwssd.512", "llvm.x86.avx512.vpshufbitqmb.512"
+_NEARER, _FIXED = "llvm.x86.avx512.mask.range.ps.512", "llvm.x86.avx512.mask.fixupimm.ps.512"
 _ZEROS = 24  # a bit from which words of x have zeros alone
-# of the bytes of two words: from which bit on they are taken of x, and which bit of x, doubled, multiplies them
+# of the bytes of two words: from which bit on they are taken of x, and which bit of x says whether they count
 _ABOVE = (10, 11, 12, 13), (14, 15, 16, _ZEROS)
-_DOUBLED_BITS = (7, 6, 5, 4), (3, 2, 1, _ZEROS)
+_COUNTED = (8, 7, 6, 5), (4, 3, 2, _ZEROS)
+_ZERO_UNLESS_NAN = 0x88888800  # by classes of numbers, 4 bits each, the first of which are quiet and other NaN: 0 keeps, 8 is zero
 
 
 def has_lanes() -> bool:
@@ -35,57 +38,135 @@ def _fields(bits: Sequence[int]) -> str:
     return _bytes([bit + 32 * word for _ in range(8) for word in (0, 1) for bit in bits])
 
 
+def _floats(number: str) -> str:
+    return f"<{', '.join([f'float {number}'] * 16)}>"
+
+
 def _all(word: int) -> str:
     return vector([word] * 16)
 
 
-def squarer() -> str:
-    """Write the doubled s of 16 x."""
+def _of_bits(index: int) -> str:
+    """Add to a doubled square what some bits of x make with the bits above them."""
+    d, added = "%d", ""
+    for number, (above, bit) in enumerate(zip(_ABOVE[index], _COUNTED[index], strict=True)):
+        if bit != _ZEROS:
+            added += (
+                f" %b{number} = and i32 %x, {1 << bit}\n %z{number} = icmp eq i32 %b{number}, 0\n %h{number} = lshr i32 %x, {above}\n"
+                f" %t{number} = shl i32 %h{number}, 1\n %p{number} = select i1 %z{number}, i32 0, i32 %t{number}\n"
+                f" %d{number} = add i32 {d}, %p{number}\n"
+            )
+            d = f"%d{number}"
+    return f"{added} ret i32 {d}\n"
+
+
+_START = """ %g = lshr i32 %x, 9
+ %gg = mul i32 %g, %g
+ ret i32 %gg
+"""
+_PAIRS_OF_ONE = """ %a0 = shl i32 %a, 16
+ %a1 = ashr i32 %a0, 16
+ %a2 = ashr i32 %a, 16
+ %b0 = shl i32 %b, 16
+ %b1 = ashr i32 %b0, 16
+ %b2 = ashr i32 %b, 16
+ %low = mul i32 %a1, %b1
+ %high = mul i32 %a2, %b2
+ %both = add i32 %low, %high
+ %r = add i32 %sum, %both
+ ret i32 %r
+"""
+_NEARER_OF_ONE = """ %under = fcmp olt float %x, 128.0
+ %h1 = select i1 %under, float %x, float 128.0
+ %over = fcmp ogt float %h1, -128.0
+ %r = select i1 %over, float %h1, float -128.0
+ ret float %r
+"""
+_NAN_OF_ONE = """ %given = fcmp ord float %x, 0.0
+ %nan = bitcast i32 2147483647 to float
+ %r = select i1 %given, float 0.0, float %nan
+ ret float %r
+"""
+
+
+def lanes() -> str:
+    """Write the steps of the unit: each is one instruction or two, so that a loop's vectors take turns.
+
+    Twice the square of x begins with `square_start` and goes on with `square_upper` and `square_lower`; `add_pairs` adds products of half
+    words, `within_128` moves a number into this range, and `zero_unless_nan` has a GPU's NaN.
+    """
     from fastmma.kernels.llvm.library import binding
 
-    operands = WORDS if binding.llvm_version_info[0] < 21 else _BYTES
-    lines = [
-        f"declare {WORDS} @{_DOT}({WORDS}, {operands}, {operands})",
-        f"declare {WORDS} @{_PAIRS}({_HALVES}, {_HALVES})",
-        f"declare {_BYTES} @{_SHIFT}({_BYTES}, {_BYTES})",
-        f"define {WORDS} @doubled{SIXTEEN}({WORDS} %x) alwaysinline {{",
-        f" %upper = lshr {WORDS} %x, {_all(9)}",
-        f" %g = bitcast {WORDS} %upper to {_HALVES}",
-        f" %d0 = call {WORDS} @{_PAIRS}({_HALVES} %g, {_HALVES} %g)",
-        f" %b = bitcast {WORDS} %x to {_BYTES}",
-    ]
-    for index, (above, bits) in enumerate(zip(_ABOVE, _DOUBLED_BITS, strict=True)):
-        lines += [
-            f" %a{index} = call {_BYTES} @{_SHIFT}({_BYTES} {_fields(above)}, {_BYTES} %b)",
-            f" %f{index} = call {_BYTES} @{_SHIFT}({_BYTES} {_fields(bits)}, {_BYTES} %b)",
-            f" %t{index} = and {_BYTES} %f{index}, {_bytes([2] * 64)}",
-            f" %p{index} = bitcast {_BYTES} %t{index} to {operands}",
-            f" %q{index} = bitcast {_BYTES} %a{index} to {operands}",
-            f" %d{index + 1} = call {WORDS} @{_DOT}({WORDS} %d{index}, {operands} %p{index}, {operands} %q{index})",
-        ]
-    half = f"define {WORDS} @square{SIXTEEN}({WORDS} %x) alwaysinline {{\n %d = call {WORDS} @doubled{SIXTEEN}({WORDS} %x)\n"
-    return "\n".join([*lines, f" ret {WORDS} %d2\n}}\n{half} %r = lshr {WORDS} %d, {_all(1)}\n ret {WORDS} %r\n}}\n"])
-
-
-def interpolator(name: str, bias: int, cut: int) -> str:
-    """Write the part of 16 results that c1 and c2 make, rounded down to a multiple of 2^`cut`."""
-    return f"""
-define {WORDS} @{name}_rise{SIXTEEN}({WORDS} %segment, {WORDS} %x) alwaysinline {{
- %word = call {WORDS} @{name}_slopes{SIXTEEN}({WORDS} %segment)
- %slopes = bitcast {WORDS} %word to {_HALVES}
- %upper = lshr {WORDS} %x, {_all(cut)}
- %lower = and {WORDS} %x, {_all((1 << cut) - 1)}
- %doubled = call {WORDS} @doubled{SIXTEEN}({WORDS} %x)
- %moved = shl {WORDS} %doubled, {_all(15)}
- %s = and {WORDS} %moved, {_all(-1 << 16)}
- %both = or {WORDS} %s, %lower
- %pairs = bitcast {WORDS} %both to {_HALVES}
- %high = bitcast {WORDS} %upper to {_HALVES}
- %a = call {WORDS} @{_PAIRS}({_HALVES} %slopes, {_HALVES} %high)
- %b = call {WORDS} @{_PAIRS}({_HALVES} %slopes, {_HALVES} %pairs)
- %e = add {WORDS} %b, {_all(bias)}
- %f = ashr {WORDS} %e, {_all(cut)}
- %r = add {WORDS} %a, %f
+    old = binding.llvm_version_info[0] < 21
+    operands, pairs = (WORDS, WORDS) if old else (_BYTES, _HALVES)
+    text = f"""declare {WORDS} @{_DOT}({WORDS}, {operands}, {operands})
+declare {WORDS} @{_PAIRS}({_HALVES}, {_HALVES})
+declare {_BYTES} @{_SHIFT}({_BYTES}, {_BYTES})
+declare {WORDS} @{_ADDED_PAIRS}({WORDS}, {pairs}, {pairs})
+declare {_BITS} @{_CHOSEN_BITS}({_BYTES}, {_BYTES})
+declare {_FLOATS} @{_NEARER}({_FLOATS}, {_FLOATS}, i32, {_FLOATS}, i16, i32)
+declare {_FLOATS} @{_FIXED}({_FLOATS}, {_FLOATS}, {WORDS}, i32, i16, i32)
+define {WORDS} @square_start{SIXTEEN}({WORDS} %x) alwaysinline {{
+ %upper = lshr {WORDS} %x, {_all(9)}
+ %g = bitcast {WORDS} %upper to {_HALVES}
+ %r = call {WORDS} @{_PAIRS}({_HALVES} %g, {_HALVES} %g)
  ret {WORDS} %r
 }}
+define {WORDS} @add_pairs{SIXTEEN}({WORDS} %sum, {WORDS} %a, {WORDS} %b) alwaysinline {{
+ %x = bitcast {WORDS} %a to {pairs}
+ %y = bitcast {WORDS} %b to {pairs}
+ %r = call {WORDS} @{_ADDED_PAIRS}({WORDS} %sum, {pairs} %x, {pairs} %y)
+ ret {WORDS} %r
+}}
+define {_FLOATS} @within_128{SIXTEEN}({_FLOATS} %x) alwaysinline {{
+ %r = call {_FLOATS} @{_NEARER}({_FLOATS} %x, {_FLOATS} {_floats("128.0")}, i32 2, {_FLOATS} zeroinitializer, i16 -1, i32 4)
+ ret {_FLOATS} %r
+}}
+define {_FLOATS} @zero_unless_nan{SIXTEEN}({_FLOATS} %x) alwaysinline {{
+ %nan = bitcast {WORDS} {_all(0x7FFFFFFF)} to {_FLOATS}
+ %r = call {_FLOATS} @{_FIXED}({_FLOATS} %nan, {_FLOATS} %x, {WORDS} {_all(_ZERO_UNLESS_NAN)}, i32 0, i16 -1, i32 4)
+ ret {_FLOATS} %r
+}}
+"""
+    for name, above, bits in zip(("square_upper", "square_lower"), _ABOVE, _COUNTED, strict=True):
+        text += f"""define {WORDS} @{name}{SIXTEEN}({WORDS} %d, {WORDS} %x) alwaysinline {{
+ %b = bitcast {WORDS} %x to {_BYTES}
+ %a = call {_BYTES} @{_SHIFT}({_BYTES} {_fields(above)}, {_BYTES} %b)
+ %k = call {_BITS} @{_CHOSEN_BITS}({_BYTES} %b, {_BYTES} {_fields(bits)})
+ %t = select {_BITS} %k, {_BYTES} %a, {_BYTES} zeroinitializer
+ %p = bitcast {_BYTES} %t to {operands}
+ %q = bitcast {_BYTES} {_bytes([2] * 64)} to {operands}
+ %r = call {WORDS} @{_DOT}({WORDS} %d, {operands} %p, {operands} %q)
+ ret {WORDS} %r
+}}
+"""
+    steps = {
+        "square_start": (("i32 %x",), "i32", _START),
+        "square_upper": (("i32 %d", "i32 %x"), "i32", _of_bits(0)),
+        "square_lower": (("i32 %d", "i32 %x"), "i32", _of_bits(1)),
+        "add_pairs": (("i32 %sum", "i32 %a", "i32 %b"), "i32", _PAIRS_OF_ONE),
+        "within_128": (("float %x",), "float", _NEARER_OF_ONE),
+        "zero_unless_nan": (("float %x",), "float", _NAN_OF_ONE),
+    }
+    return text + "".join(variants(name, *step, f"{name}{SIXTEEN}") for name, step in steps.items())
+
+
+_DOUBLED_SQUARE = """ %d0 = call i32 @square_start(i32 %x)
+ %d1 = call i32 @square_upper(i32 %d0, i32 %x)
+ %d2 = call i32 @square_lower(i32 %d1, i32 %x)
+"""
+SQUARE = f"{_DOUBLED_SQUARE} %s = lshr i32 %d2, 1\n ret i32 %s\n"
+
+
+def rise_body(bias: int, cut: int) -> str:
+    """Write the part of a result that c1 and c2, in a word, make, rounded down to a multiple of 2^`cut`."""
+    return f"""{_DOUBLED_SQUARE} %moved = shl i32 %d2, 15
+ %s = and i32 %moved, {-1 << 16}
+ %lower = and i32 %x, {(1 << cut) - 1}
+ %both = or i32 %s, %lower
+ %e = call i32 @add_pairs(i32 {bias}, i32 %word, i32 %both)
+ %f = ashr i32 %e, {cut}
+ %upper = lshr i32 %x, {cut}
+ %r = call i32 @add_pairs(i32 %f, i32 %word, i32 %upper)
+ ret i32 %r
 """

@@ -115,6 +115,46 @@ def test_tensor_memory_is_refused_by_name():
         multiply_in_tensor_memory(a, b, "float32", interpret=InterpretGPUParams())
 
 
+# what a product asks for beside operands: its name, the memory for it, more words of the product, and those of the kernel
+ASKED = [
+    (
+        "scaled",
+        {"a_scale": ((128, 4), "float8_e8m0fnu", "SCALES_LAYOUT"), "b_scale": ((128, 4), "float8_e8m0fnu", "SCALES_LAYOUT")},
+        {},
+        {},
+    ),
+    ("sparse", {"a_sparse_metadata": ((128, 64), "uint2", "SPARSE_METADATA_LAYOUT")}, {}, {}),
+    ("collective_axis", {}, {"collective_axis": "x"}, {"cluster": (2,), "cluster_names": ("x",)}),
+]
+
+
+@knows_tensor_memory
+@pytest.mark.parametrize(("asked", "memory", "words", "launch"), ASKED, ids=[row[0] for row in ASKED])
+def test_products_that_ask_for_more_are_refused_by_name(asked, memory, words, launch):
+    sparse, collective = asked == "sparse", asked == "collective_axis"
+
+    def kernel(_, a_tile, b_tile, total, done, *rest):
+        plgpu.tcgen05_mma(total, a_tile, b_tile, done, accumulate=False, **dict(zip(memory, rest, strict=True)), **words)
+        plgpu.barrier_wait(done)
+
+    tiled = plgpu.TilingTransform((8, 128)), plgpu.SwizzleTransform(128)
+    kind = jnp.float8_e4m3fn
+    scratch = [
+        plgpu.SMEM(
+            (128, 64 if sparse else 128), kind, transforms=(plgpu.TilingTransform((8, 64)), plgpu.SwizzleTransform(64)) if sparse else tiled
+        ),
+        plgpu.SMEM((128, 128), kind, transforms=tiled),
+        plgpu.TMEM((128, 256 if collective else 128), jnp.float32, collective=collective),
+        plgpu.Barrier(orders_tensor_core=True),
+        *(plgpu.TMEM(shape, jnp.dtype(name), layout=getattr(plgpu.TMEMLayout, layout)) for shape, name, layout in memory.values()),
+    ]
+    out = jax.ShapeDtypeStruct((128, 128), jnp.float32)
+    call = plgpu.kernel(kernel, out_type=out, scratch_types=scratch, interpret=InterpretGPUParams(), **launch)
+    said = rf"tcgen05_mma with {asked} at {__file__}:\d+: the interpreter of Mosaic GPU kernels of JAX"
+    with pytest.raises(NotEmulatedError, match=said), fastmma.jax.emulate("B200"):
+        call()
+
+
 def lack_a_primitive(_, barrier):
     plgpu.barrier_test(barrier)
 

@@ -151,4 +151,64 @@ def test_gradients_of_patches_have_an_h200s_bits() -> None:
     assert {name: counts[name, "emulated", True] for name in ("rule", "few", "tf32 few")} == {"rule": 69, "few": 29, "tf32 few": 19}
 
 
+def test_usual_convolutions_have_an_h200s_bits() -> None:
+    """Of convolutions of usual models and of drawn sizes, by checksums; kernels were told by their names."""
+    counts: Counter[tuple[str, str, bool]] = Counter()
+    for key, (*sizes, stride, fill, side_fill), checksums in json.loads(USUAL.read_text()):
+        images, channels, height, width, results, rows, columns = sizes
+        if images * height * width * results * channels * rows * columns > SMALL * stride**2:
+            continue
+        steps = [1 if height == 1 else stride, stride]
+        rng = np.random.Generator(np.random.PCG64(zlib.crc32(key.encode())))
+        x, weight = (torch.from_numpy(rng.standard_normal(each, np.float32)) for each in (sizes[:4], (results, channels, rows, columns)))
+        places = functional.conv2d(x[:1, :1], weight[:1, :1], None, steps, [fill, side_fill]).shape[2:]
+        grad = torch.from_numpy(rng.standard_normal((images, results, *places), np.float32))
+        for variant, checksum in checksums.items():
+            mode, *last, what = variant.split()
+            given = [each.to(convolutions.DTYPES[mode]) for each in (x, weight, grad)]
+            given = [each.contiguous(memory_format=torch.channels_last) for each in given] if last else given
+            rest = (steps, [fill, side_fill], [1, 1], False, [0, 0], 1)
+            with ft.emulate("H200", unknown="one", fp32="tf32" if mode == "tf32" else "ieee") as gpu:
+                if what == "y":
+                    found = torch.ops.aten.convolution(given[0], given[1], None, *rest)
+                else:
+                    found = torch.ops.aten.convolution_backward(given[2], given[0], given[1], None, *rest, [True, False, False])[0]
+            (status,) = (line.status for line, _ in gpu.report.lines("emulated", "assumed", "passed"))
+            counts[what, status, convolutions.checksum(found) == checksum] += 1
+    assert not [key for key in counts if key[1] == "emulated" and not key[2]]
+    assert {what: counts[what, "emulated", True] for what in ("y", "dx")} == {"y": 388, "dx": 226}
+
+
+@cases(
+    ("change", "status"),
+    [
+        ({}, "emulated"),
+        ({"target": "H100"}, "assumed"),  # of which nobody recorded the kernels
+        ({"deterministic": True}, "assumed"),
+        ({"dilation": 2}, "assumed"),
+        ({"images": 3}, "assumed"),
+        ({"slice": True}, "assumed"),  # whose address is another than those that were recorded
+        ({"last": True}, "emulated"),
+    ],
+)
+def test_when_a_usual_convolution_is_known(change: dict[str, Any], status: str) -> None:
+    x, weight = operands(change.get("images", 8), 256, 14, 14).bfloat16(), operands(256, 256, 3, 3).bfloat16()
+    if change.get("last"):
+        x, weight = (each.contiguous(memory_format=torch.channels_last) for each in (x, weight))
+    if change.get("slice"):
+        x = torch.cat([x.flatten()[:1], x.flatten()])[1:].view(x.shape)
+    gap = change.get("dilation", 1)
+    before = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = bool(change.get("deterministic"))
+    try:
+        with ft.emulate(change.get("target", "H200"), unknown="one") as gpu:
+            found = functional.conv2d(x, weight, None, 1, gap, gap)
+    finally:
+        torch.backends.cudnn.deterministic = before
+    assert [line.status for line, _ in gpu.report.lines("emulated", "assumed", "passed")] == [status]
+    torch.testing.assert_close(found, functional.conv2d(x, weight, None, 1, gap, gap), rtol=0.02, atol=0.5)
+
+
+USUAL = Path(convolutions.__file__).parent / "usual_convolutions.json"
 LARGEST = 1 << 27  # products, of which a test has the time
+SMALL = 1 << 26

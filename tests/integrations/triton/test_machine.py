@@ -22,30 +22,9 @@ from fastmma.triton import interpret  # noqa: E402
 from fastmma.triton.machine import integers  # noqa: E402
 from fastmma.triton.machine.kernel import Machine  # noqa: E402
 from tests.integrations.triton.test_machine_code import RECORDING, replayed, shortened, taken  # noqa: E402
+from tests.reference.ptx_forms import execute, ptx  # noqa: E402
 
 RNG = np.random.default_rng(7)
-FRAME = """
-.version 8.5
-.target sm_90a
-.address_size 64
-.visible .entry kernel(.param .u64 .ptr .global p0, .param .u64 .ptr .global p1)
-.reqntid 32
-{
- .reg .pred %p<9>;
- .reg .b16 %rs<9>;
- .reg .b32 %r<19>;
- .reg .b64 %rd<9>;
- ld.param.b64 %rd1, [p0];
- ld.param.b64 %rd2, [p1];
- mov.u32 %r1, %tid.x;
- mad.wide.u32 %rd3, %r1, 16, %rd1;
- mad.wide.u32 %rd4, %r1, 4, %rd2;
- ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%rd3];
- BODY
- st.global.b32 [%rd4], %r9;
- ret;
-}
-"""
 U32 = np.uint32
 # a body that computes %r9 of %r2 to %r5, and the same by Python's numbers
 BODIES: dict[str, tuple[str, Callable[..., int]]] = {
@@ -101,13 +80,8 @@ def signed(value: int) -> int:
 @pytest.mark.parametrize("name", BODIES)
 def test_instructions(name: str) -> None:
     body, formula = BODIES[name]
-    machine = Machine(FRAME.replace("BODY", body), 0, "sm_90a")
     given = RNG.integers(0, 1 << 32, (64, 4), dtype=np.uint64).astype(U32)
-    out = np.zeros(64, U32)
-    for block in range(2):  # each of its own, since the kernel does not read the block's number
-        addresses = given[32 * block :].ctypes.data, out[32 * block :].ctypes.data
-        machine.run((1, 1, 1), b"".join(address.to_bytes(8, "little") for address in addresses))
-    assert out.tolist() == [formula(*map(int, row)) & 0xFFFFFFFF for row in given]
+    assert execute(body, given).tolist() == [formula(*map(int, row)) & 0xFFFFFFFF for row in given]
 
 
 @pytest.mark.parametrize(
@@ -121,17 +95,9 @@ def test_instructions(name: str) -> None:
 )
 def test_approximations_of_pairs(fmt: Any, opcode: str, function: Any) -> None:
     given = RNG.integers(0, 1 << 32, (32, 4), dtype=np.uint64).astype(U32)
-    out = executed(f"{opcode} %r9, %r2;", given)
+    out = execute(f"{opcode} %r9, %r2;", given)
     halves = np.ascontiguousarray(given[:, 0]).view(fmt)
     assert out.view(np.uint16).tolist() == function(halves).view(np.uint16).tolist()
-
-
-def executed(body: str, given: Any) -> Any:
-    """What a body makes of the four words of each of 32 threads."""
-    machine = Machine(FRAME.replace("BODY", body), 0, "sm_90a")
-    given, out = np.ascontiguousarray(given), np.zeros(32, U32)
-    machine.run((1, 1, 1), b"".join(address.to_bytes(8, "little") for address in (given.ctypes.data, out.ctypes.data)))
-    return out
 
 
 @pytest.mark.parametrize("modes", ["", ".NaN", ".abs", ".abs.NaN"])
@@ -141,11 +107,11 @@ def test_extrema_of_a_warp(modes: str) -> None:
         given[3] = value
         values = np.abs(given[:, 0]) if "abs" in modes else given[:, 0]
         expected = [np.nan if "NaN" in modes and np.isnan(values).any() else getattr(np, f"nan{name}")(values) for name in ("max", "min")]
-        found = [executed(f"redux.sync.{name}{modes}.f32 %r9, %r2, 0xffffffff;", given.view(U32)).view("f4") for name in ("max", "min")]
+        found = [execute(f"redux.sync.{name}{modes}.f32 %r9, %r2, 0xffffffff;", given.view(U32)).view("f4") for name in ("max", "min")]
         np.testing.assert_array_equal(found, np.float32(np.repeat(np.reshape(expected, (2, 1)), 32, 1)))
     zeros = np.repeat(np.float32([[0], [-0.0]] * 16), 4, 1).view(U32)
-    assert set(executed("redux.sync.max.f32 %r9, %r2, 0xffffffff;", zeros).tolist()) == {0}
-    assert set(executed("redux.sync.min.f32 %r9, %r2, 0xffffffff;", zeros).tolist()) == {1 << 31}
+    assert set(execute("redux.sync.max.f32 %r9, %r2, 0xffffffff;", zeros).tolist()) == {0}
+    assert set(execute("redux.sync.min.f32 %r9, %r2, 0xffffffff;", zeros).tolist()) == {1 << 31}
 
 
 def drawn(spread: int) -> Any:
@@ -169,7 +135,7 @@ def test_directed_rounding(name: str, direction: str) -> None:
     operands, formula = DIRECTED[name]
     for spread in (2, 40, 62):  # results below the normal numbers, too
         given = drawn(spread)
-        found = executed(f"{name}.{direction}.f32 %r9, {operands};", given.view(U32)).view("f4")
+        found = execute(f"{name}.{direction}.f32 %r9, {operands};", given.view(U32)).view("f4")
         for row, result in zip(given, found, strict=True):
             exact = formula(*(Fraction(float(value)) for value in row))
             up = {"rz": exact < 0, "rm": False, "rp": True}[direction]
@@ -185,23 +151,23 @@ def test_conversions_in_a_direction() -> None:
     given = drawn(12)
     whole = RNG.integers(-(1 << 31), 1 << 31, (32, 4)).astype(np.int32)
     for direction, towards in (("rm", -np.inf), ("rp", np.inf)):
-        found = executed(f"cvt.{direction}.f16.f32 %rs1, %r2; cvt.u32.u16 %r9, %rs1;", given.view(U32)).astype(np.uint16).view(np.float16)
+        found = execute(f"cvt.{direction}.f16.f32 %rs1, %r2; cvt.u32.u16 %r9, %rs1;", given.view(U32)).astype(np.uint16).view(np.float16)
         beyond = np.nextafter(found, np.float16(-towards)).astype("f4")
         assert (found >= given[:, 0]).all() if direction == "rp" else (found <= given[:, 0]).all()
         assert (beyond < given[:, 0]).all() if direction == "rp" else (beyond > given[:, 0]).all()
-        of_integers = executed(f"cvt.{direction}.f32.s32 %r9, %r2;", whole.view(U32)).view("f4").astype("f8")
+        of_integers = execute(f"cvt.{direction}.f32.s32 %r9, %r2;", whole.view(U32)).view("f4").astype("f8")
         assert (of_integers >= whole[:, 0]).all() if direction == "rp" else (of_integers <= whole[:, 0]).all()
         assert (np.abs(of_integers - whole[:, 0]) < 256).all()
 
 
 def test_narrow_conversions_of_blackwell() -> None:
     given = np.abs(drawn(4))
-    pair = executed("cvt.rp.satfinite.ue8m0x2.f32 %rs1, %r2, %r3; cvt.u32.u16 %r9, %rs1;", given.view(U32))
+    pair = execute("cvt.rp.satfinite.ue8m0x2.f32 %rs1, %r2, %r3; cvt.u32.u16 %r9, %rs1;", given.view(U32))
     exponents = np.ceil(np.log2(given[:, :2].astype("f8"))).astype(int) + 127
     assert (pair == exponents[:, 0] << 8 | exponents[:, 1]).all()
     body = "{ .reg .b8 t; cvt.rn.satfinite.e2m1x2.f32 t, %r2, %r3; mov.b32 %r9, {t, t, t, t}; }"
     codes = given[:, :2].astype(ml_dtypes.float4_e2m1fn).view(np.uint8)
-    assert (executed(body, given.view(U32)) & 255 == codes[:, 0].astype(U32) << 4 | codes[:, 1]).all()
+    assert (execute(body, given.view(U32)) & 255 == codes[:, 0].astype(U32) << 4 | codes[:, 1]).all()
 
 
 @pytest.mark.parametrize("half", [0, 1])
@@ -217,8 +183,8 @@ def test_pairs_of_f32(name: str, flush: str, half: int) -> None:
     if name == "fma":
         pairs, single = f"{pairs}, %rd7", f"{single}, %r{3 + half}"
     with np.errstate(all="ignore"):
-        found = executed(f"{joined} {name}.rn{flush}.f32x2 %rd8, {pairs}; {taken_apart}", given.view(U32))
-        expected = executed(f"{name}.rn{flush}.f32 %r9, {single};", given.view(U32))
+        found = execute(f"{joined} {name}.rn{flush}.f32x2 %rd8, {pairs}; {taken_apart}", given.view(U32))
+        expected = execute(f"{name}.rn{flush}.f32 %r9, {single};", given.view(U32))
     np.testing.assert_array_equal(found, expected)
 
 
@@ -243,7 +209,7 @@ def test_blackwells_pairs_are_executed_and_assumed() -> None:
 
 def test_tangents_are_the_special_function_units() -> None:
     given = drawn(3)
-    assert executed("tanh.approx.f32 %r9, %r2;", given.view(U32)).view("f4") == pytest.approx(np.tanh(given[:, 0]), rel=2.0**-10)
+    assert execute("tanh.approx.f32 %r9, %r2;", given.view(U32)).view("f4") == pytest.approx(np.tanh(given[:, 0]), rel=2.0**-10)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +218,7 @@ def test_tangents_are_the_special_function_units() -> None:
 )
 def test_what_nothing_executes_is_named(opcode: str) -> None:
     with pytest.raises(fastmma.NotEmulatedError, match=opcode.split(".")[0]):
-        Machine(FRAME.replace("BODY", f"{opcode} %r9, %r2, %r3, %r4;"), 0, "sm_90a")
+        Machine(ptx(f"{opcode} %r9, %r2, %r3, %r4;"), 0, "sm_90a")
     assert integers.divide(np.int32([-7, 7]), np.int32([2, 0])).tolist() == [-3, -1]
 
 
