@@ -21,6 +21,7 @@ from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import BITS, Floats, apply, widen
 from fastmma.functions.block import WARP, add_block, add_in_sequence, add_strided, add_unaligned, add_vectors, halve
+from fastmma.host.addresses import address_of
 from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import parallel_for, thread_count
 
@@ -35,7 +36,11 @@ _SPATIAL = 64  # threads along the axis share a row where no more lie across it,
 def _warp_sum(values: Floats) -> Floats:
     lanes = min(WARP, 1 << (values.shape[1] - 1).bit_length())
     sums = np.empty(len(values), np.float32)
-    kernels.functions.sums.add_warps(values, lanes, sums)
+    if values.shape[1] % WARP or not values.flags.c_contiguous:
+        kernels.functions.sums.add_warps(values, lanes, sums)
+    else:
+        scratch = np.empty(WARP // 2, np.float32)
+        kernels.functions.sums.add_whole_warps(address_of(values), *values.shape, address_of(scratch), address_of(sums))
     return sums
 
 
@@ -81,14 +86,15 @@ def _spatial_sum(values: Floats, inner: int) -> Floats:
 
 def _rows(x: NDArray[Any], axis: int) -> tuple[NDArray[Any], int]:
     """Lay rows along the axis; also return how many lie side by side."""
-    inner = math.prod(x.shape[axis % x.ndim + 1 :]) if x.ndim else 1
-    moved = np.moveaxis(x, axis, -1) if x.ndim else x
+    last = not x.ndim or axis % x.ndim == x.ndim - 1
+    inner = 1 if last else math.prod(x.shape[axis % x.ndim + 1 :])
+    moved = x if last else np.moveaxis(x, axis, -1)
     return np.ascontiguousarray(moved).reshape(-1, x.shape[axis] if x.ndim else 1), inner
 
 
 def _back(rows: NDArray[Any], like: NDArray[Any], axis: int) -> NDArray[Any]:
-    if not like.ndim:
-        return rows.reshape(())
+    if not like.ndim or axis % like.ndim == like.ndim - 1:
+        return rows.reshape(like.shape)
     shape = np.moveaxis(like, axis, -1).shape
     return np.ascontiguousarray(np.moveaxis(rows.reshape(shape), -1, axis))
 
@@ -109,7 +115,8 @@ def _each_part(compute: Callable[[slice, Floats], None], rows: NDArray[Any]) -> 
 
 def _normalize(rows: NDArray[Any], inner: int, log: bool, result: NDArray[Any], memory: Floats) -> None:
     largest = np.empty((len(rows), 1), np.float32)
-    kernels.functions.sums.find_largest(widen(rows), largest[:, 0])
+    wide = widen(rows)
+    kernels.functions.sums.find_largest(address_of(wide), *wide.shape, address_of(largest))
     exponentials = apply("exponential_of_difference", rows, largest, out=memory, threads=1)
     narrowed = result.dtype == rows.dtype
     sums = _forward_sum(exponentials, rows.itemsize, narrowed) if inner == 1 else _spatial_sum(exponentials, inner)

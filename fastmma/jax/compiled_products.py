@@ -7,7 +7,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fastmma.jax.hlo import Computation, Instruction, read_module, read_numbers
+from fastmma.jax.compiled_sums import UNKNOWN, find_join, find_tiles
+from fastmma.jax.hlo import Computation, Instruction, match_dimensions, read_module, read_numbers
+
+Total = tuple[int, str, int]  # parts of k, how they are added, and to how many groups of warps they are dealt
 
 _MOVES = ("bitcast", "copy", "transpose", "reshape", "get-tuple-element")
 _JAX_NAMES = {
@@ -20,7 +23,8 @@ _JAX_NAMES = {
 }
 _LIBRARY = r'custom_call_target="__(cublas[^"]*)"'
 _KERNELS = ("__triton_nested_gemm_fusion", "__triton_gemm")
-_JOINS = {"kCustom __triton": "pairwise", "kLoop ": "ascending"}  # by the kind of the fusion that adds parts: Triton's, or a loop
+_UNKNOWN_JOIN = "the order in which XLA adds the parts of k is not known"
+_HELD = 16  # k of two instructions, whose threads hold neighbours
 _WARPGROUP, _ROWS = 4, 64  # warps and rows of a tile from which Triton takes wgmma
 
 
@@ -46,6 +50,8 @@ class CompiledProduct:
         The order in which parts are added.
     neighbours : int
         How many k a thread holds side by side.
+    dealt : int
+        To how many groups of warps the parts are dealt in turn, each of which adds its own first.
     unknown : str
         Why the order of k is not known; empty where it is.
     """
@@ -59,6 +65,7 @@ class CompiledProduct:
     length: int = 0
     join: str = "ascending"
     neighbours: int = 1
+    dealt: int = 1
     unknown: str = ""
 
 
@@ -96,7 +103,7 @@ class _Product:
         less = self._find_padding(lhs, rhs)
         ends = list(self._follow(self.inner, self.dot, self.caller))
         results, sums = {dtype for dtype, _ in ends}, {one for _, one in ends if one is not None}
-        parts, join = sums.pop() if sums else (1, "ascending")
+        parts, join, dealt = sums.pop() if sums else (1, "ascending", 1)
         tile, widened = self._find_tile(), any(self._is_widened(place) for place in (0, 1))
         warps = int(self._choice(r'"num_warps":"?(\d+)') or 0)
         is_warpgroup = tile is not None and tile[0] >= _ROWS and warps > 0 and warps % _WARPGROUP == 0
@@ -109,8 +116,9 @@ class _Product:
             parts,
             k,
             join or "ascending",
-            2 if widened and not is_warpgroup and self.dot.opcode == "dot" else 1,
-            self._find_unknown(tile, widened) or ("" if join and not sums else "the order in which XLA adds the parts of k is not known"),
+            2 if widened and not is_warpgroup and self._fills_tiles(k) else 1,
+            dealt,
+            self._find_unknown(widened and not is_warpgroup, k, tile) or ("" if join and not sums else _UNKNOWN_JOIN),
         )
 
     def _choice(self, pattern: str) -> str:
@@ -134,28 +142,25 @@ class _Product:
         inside = list(self._trace(self.inner, self.inner.operand(self.dot, place), None))
         return len(_find_dtypes(inside)) > 1
 
-    def _find_unknown(self, tile: tuple[int, int] | None, widened: bool) -> str:
+    def _fills_tiles(self, k: int) -> bool:
+        """Tell whether tiles of a kernel have no k too many, which it would mask; where it does, threads hold no neighbours."""
+        tile = int(self.dot.word(r'"sizes":\["(\d+)"\]') or 0)
+        return tile > 0 and k % tile == 0
+
+    def _find_unknown(self, widened: bool, k: int, tile: tuple[int, int] | None) -> str:
         if self.dot.opcode == "custom-call":
             library, chosen = self.dot.word(_LIBRARY), self.dot.word(r'"selected_algorithm":"?(\d+)') or "?"
             return f"XLA calls {library.partition('$')[0]}, whose kernel (algorithm {chosen}) its text does not tell"
         kind = self._choice(r'"kind":"(\w+)"')
         if kind not in _KERNELS:
             return f"XLA computes it in a fusion of the kind {kind or 'of a loop'}, without tensor cores or by a kernel that is not known"
-        return "the tile of its kernel is not known" if tile is None and widened else ""
+        is_unknown = widened and (tile is None or (k % _HELD == 0 and not self._fills_tiles(k)))
+        return "the order of k in a kernel that widens operands and has such tiles is not known" if is_unknown else ""
 
     def _find_tile(self) -> tuple[int, int] | None:
         """Return the rows and columns of the dot that a program of the kernel computes."""
-        sizes = self._choice(r'"output_tiles":\[\{"sizes":\[([\d",]*)\]')
-        root = self.inner.root
-        tiles = read_numbers(sizes.replace('"', ""))
-        if len(tiles) != len(root.shape) or not tiles:
-            return None
-        found = dict.fromkeys(range(len(self.dot.shape)), 1)
-        for of_root, of_dot in match_dimensions(root, self.dot):
-            if len(of_dot) != 1:
-                return None
-            found[of_dot[0]] = math.prod(tiles[each] for each in of_root)
-        return found[len(self.dot.shape) - 2], found[len(self.dot.shape) - 1]
+        found = None if self.caller is None else find_tiles(self.caller[1], self.inner.root, self.dot)
+        return None if found is None else (found[-2], found[-1])
 
     def _trace(self, computation: Computation, made: Instruction, caller: tuple[Computation, Instruction] | None) -> Iterator[Instruction]:
         """Follow an operand back, over moves, conversions and padding, to what is none of these."""
@@ -185,8 +190,8 @@ class _Product:
         computation: Computation,
         made: Instruction,
         caller: tuple[Computation, Instruction] | None,
-        total: tuple[int, str] | None = None,
-    ) -> Iterator[tuple[str, tuple[int, str] | None]]:
+        total: Total | None = None,
+    ) -> Iterator[tuple[str, Total | None]]:
         """Find the dtypes in which a result is used, and the parts of k that were added on the way with the order."""
         if made.is_root and caller is not None:
             yield from self._follow(caller[0], caller[1], None, total)
@@ -199,7 +204,8 @@ class _Product:
                 yield user.dtype, total
             elif user.opcode == "reduce" and total is None and self._adds(user):
                 parts = math.prod(made.shape[each] for each in user.numbers("dimensions"))
-                yield from self._follow(computation, user, caller, (parts, "" if caller is None else _find_join(caller[1])))
+                join = UNKNOWN if caller is None else find_join(caller[1], computation, user, made.shape)
+                yield from self._follow(computation, user, caller, (parts, *join))
             elif user.opcode == "fusion":
                 body = self.module[user.calls]
                 for number, name in enumerate(user.operands):
@@ -216,36 +222,5 @@ class _Product:
         return body is not None and body.root.opcode == "add" and "reduce_sum" not in reduction.rest
 
 
-def _find_join(fusion: Instruction) -> str:
-    kinds = fusion.word(r"\bkind=(\w+)"), fusion.word(r'"kind":"(\w+)"')
-    return _JOINS.get(" ".join(kinds), "")
-
-
 def _find_dtypes(steps: list[Instruction]) -> frozenset[str]:
     return frozenset(_JAX_NAMES.get(each.dtype, each.dtype) for each in steps if each.dtype)
-
-
-def match_dimensions(one: Instruction, other: Instruction) -> list[tuple[list[int], list[int]]]:
-    """Group the dimensions of two arrays that hold the same elements in the same places of memory.
-
-    Examples
-    --------
-    >>> module = read_module('''HloModule m
-    ... ENTRY %main (x: f32[256,1536]) -> f32[256,8,192] {
-    ...   %x = f32[256,1536]{1,0} parameter(0)
-    ...   ROOT %y = f32[256,8,192]{2,1,0} bitcast(%x)
-    ... }''')
-    >>> match_dimensions(module["main"].instructions["x"], module["main"].root)
-    [([0], [0]), ([1], [1, 2])]
-    """
-    left, right = list(one.from_major), list(other.from_major)
-    groups = []
-    while left and right:
-        of_one, of_other = [left.pop(0)], [right.pop(0)]
-        while (first := math.prod(one.shape[each] for each in of_one)) != (second := math.prod(other.shape[each] for each in of_other)):
-            shorter, rest = (of_one, left) if first < second else (of_other, right)
-            if not rest:
-                return []
-            shorter.append(rest.pop(0))
-        groups.append((of_one, of_other))
-    return groups

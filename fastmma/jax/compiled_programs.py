@@ -109,9 +109,10 @@ def _orders(products: Sequence[CompiledProduct]) -> set[CompiledProduct]:
 def _is_same(product: CompiledProduct, operands: tuple[str, str], sizes: tuple[int, int, int, int]) -> bool:
     """Tell whether a product has these sizes and operands, in this order or the other, which XLA may take."""
     b, m, n, k = sizes
-    (first, second), (of_lhs, of_rhs) = operands, product.operands
-    as_it_is = product.sizes == (b, m, n, k) and first in of_lhs and second in of_rhs
-    return as_it_is or (product.sizes == (b, n, m, k) and first in of_rhs and second in of_lhs)
+    both = {"float32"} if operands[0] != operands[1] else set()  # to which XLA may have converted the narrower before
+    (first, second), (of_lhs, of_rhs) = ({each, *both} for each in operands), product.operands
+    as_it_is = product.sizes == (b, m, n, k) and not first.isdisjoint(of_lhs) and not second.isdisjoint(of_rhs)
+    return as_it_is or (product.sizes == (b, n, m, k) and not first.isdisjoint(of_rhs) and not second.isdisjoint(of_lhs))
 
 
 def _find_guess(product: CompiledProduct, target: str, operands: tuple[str, str], result: str) -> str:
@@ -142,14 +143,16 @@ def pad_to_neighbours(product: CompiledProduct) -> int:
 
 
 def follow_options(product: CompiledProduct | None) -> tuple[tuple[str, Any], ...]:
-    """Return the keyword arguments of `fastmma.jax.products.product` for a product of XLA's text whose threads hold neighbours."""
-    if product is None or product.neighbours == 1:
+    """Return the keyword arguments of `fastmma.jax.products.product` for a product of XLA's text whose k has an order of its own."""
+    if product is None or product.neighbours == product.dealt == 1:
         return ()
-    return ("neighbours", product.neighbours), ("lengths", (product.parts, product.length, pad_to_neighbours(product)))
+    return ("neighbours", product.neighbours), ("lengths", (product.parts, product.length, pad_to_neighbours(product), product.dealt))
 
 
 def describe_order(product: CompiledProduct | None) -> str:
     """Write what a plan does not: that threads hold neighbours of k, and who says so."""
     if product is None:
         return ""
-    return f"{'; widened, two k a thread' if product.neighbours > 1 else ''}; as XLA's text says"
+    held = "; widened, two k a thread" if product.neighbours > 1 else ""
+    dealt = f"; parts dealt to {product.dealt} groups of warps" if product.dealt > 1 else ""
+    return f"{held}{dealt}; as XLA's text says"

@@ -11,6 +11,7 @@ from fastmma.jax.kernels import kernel_product_p
 from fastmma.jax.mosaic_internals import is_of_interpreter
 from fastmma.jax.primitives import KINDS
 from fastmma.jax.report import Line, Report
+from fastmma.jax.sums import SUMS
 from fastmma.products.report import NEUTRAL, PASSED, UNSEEN
 
 
@@ -21,7 +22,7 @@ def count_equations(
     outer: Any,
     refuse: Callable[[str, tuple[str, int] | None], None],
 ) -> None:
-    """Count the equations of a program that is compiled, but for those of dot_general, which report themselves.
+    """Count the equations of a program that is compiled, but for products and sums over devices, which report themselves.
 
     Parameters
     ----------
@@ -68,6 +69,6 @@ def find_status(equation: Any, platforms: tuple[str, ...]) -> tuple[str, str] | 
         return NEUTRAL, ""
     if platforms != ("cpu",):
         return PASSED, f"is compiled for {' and '.join(platforms)}, where nothing is emulated"
-    if primitive in (dot_general_p, scaled_matmul_p):
+    if primitive in (dot_general_p, scaled_matmul_p, *SUMS):
         return None
     return (UNSEEN, "is in no list of fastmma") if kind is None else (PASSED, kind.why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -145,3 +146,29 @@ def read_numbers(text: str) -> tuple[int, ...]:
     (4, 256)
     """
     return tuple(int(each) for each in text.split(",") if each)
+
+
+def match_dimensions(one: Instruction, other: Instruction) -> list[tuple[list[int], list[int]]]:
+    """Group the dimensions of two arrays that hold the same elements in the same places of memory.
+
+    Examples
+    --------
+    >>> module = read_module('''HloModule m
+    ... ENTRY %main (x: f32[256,1536]) -> f32[256,8,192] {
+    ...   %x = f32[256,1536]{1,0} parameter(0)
+    ...   ROOT %y = f32[256,8,192]{2,1,0} bitcast(%x)
+    ... }''')
+    >>> match_dimensions(module["main"].instructions["x"], module["main"].root)
+    [([0], [0]), ([1], [1, 2])]
+    """
+    left, right = list(one.from_major), list(other.from_major)
+    groups = []
+    while left and right:
+        of_one, of_other = [left.pop(0)], [right.pop(0)]
+        while (first := math.prod(one.shape[each] for each in of_one)) != (second := math.prod(other.shape[each] for each in of_other)):
+            shorter, rest = (of_one, left) if first < second else (of_other, right)
+            if not rest:
+                return []
+            shorter.append(rest.pop(0))
+        groups.append((of_one, of_other))
+    return groups

@@ -24,6 +24,7 @@ try:
     from jax._src.interpreters import pxla as _pxla
     from jax._src.interpreters.mlir import _lowerings, _platform_specific_lowerings, _uncacheable_primitives
     from jax._src.lax.lax import canonicalize_precision, dot_general_p
+    from jax._src.lax.parallel import all_gather_p, psum_invariant_p, psum_p
     from jax._src.sharding_impls import ShardingContext, SPMDAxisContext
     from jax._src.source_info_util import user_frames
     from jaxlib.mlir.ir import Location
@@ -33,7 +34,7 @@ try:
     lower_equations: Callable[..., Any] = _mlir.jaxpr_subcomp
     Compiled, Lowered = stages.Compiled, stages.Lowered
     lower_program: Callable[..., Any] = _pxla.lower_sharding_computation
-    _ = (Compiled.__call__, Lowered.compile, dispatch.get_intermediate_shardings)
+    _ = (_pxla.axis_groups, Compiled.__call__, Lowered.compile, dispatch.get_intermediate_shardings)
 except (ImportError, KeyError, AttributeError) as error:
     raise BackendError(f"fastmma.jax is written for jax {_WRITTEN_FOR}; in jax {jax.__version__} it does not find {error}") from error
 
@@ -41,10 +42,12 @@ __all__ = [
     "Compiled",
     "Location",
     "Lowered",
+    "all_gather_p",
     "call_back",
     "canonicalize_precision",
     "common_lowerings",
     "count_devices",
+    "count_group",
     "cpu_lowerings",
     "dot_general_p",
     "find_place",
@@ -54,6 +57,8 @@ __all__ = [
     "lower_natively",
     "lower_program",
     "partitioned_program",
+    "psum_invariant_p",
+    "psum_p",
     "pure_callback_p",
     "register",
     "replace_lowering_of_equations",
@@ -139,6 +144,12 @@ def count_devices(context: Any) -> int:
     """Count the devices among which XLA itself partitions the program that is lowered; 1 where each device has its own."""
     axes = context.module_context.axis_context
     return int(axes.num_devices) if isinstance(axes, ShardingContext) else 1
+
+
+def count_group(context: Any, axes: tuple[Any, ...]) -> int:
+    """Count the devices of a group along some axes of the mesh on which the program runs; 0 where groups differ."""
+    sizes = {len(each) for each in _pxla.axis_groups(context.module_context.axis_context, axes)}
+    return sizes.pop() if len(sizes) == 1 else 0
 
 
 def has_automatic_axes(context: Any) -> bool:

@@ -46,6 +46,7 @@ from fastmma.jax.report import Line, Report
 from fastmma.jax.scaled import CUDNN, scaled_plan_of, scaled_product
 from fastmma.jax.settings import Plans, Settings, kernel_settings, settings_of
 from fastmma.jax.shares import find_share
+from fastmma.jax.sums import sum_rules
 from fastmma.products.report import PASSED
 
 _native = cpu_lowerings.get(dot_general_p)
@@ -100,6 +101,7 @@ def emulate(target: TargetName = "sm_90a", *, f32: str | None = None, plans: Pla
         dot_general_p: partial(_dot_general, settings, report),
         scaled_matmul_p: partial(_scaled_matmul, settings, report),
         kernel_product_p: partial(_kernel_product, settings, report),
+        **sum_rules(settings, report),
     }
     emulation = Emulation(report, rules, partial(emulate_kernels, settings, report), settings.refuse)
     enter(emulation)
@@ -114,7 +116,8 @@ def _dot_general(settings: Settings, report: Report, context: Any, *operands: An
     lhs, rhs = context.avals_in
     (out,) = context.avals_out
     text, dimensions, place = describe(lhs, rhs), parameters["dimension_numbers"], find_place(context.traceback)
-    cut, natively = take_cut(lambda: lower_natively(dot_general_p, _native, context, *operands, **parameters))
+    without_precision = {**parameters, "precision": None}  # which XLA may not know on a CPU, and which cuts nothing
+    cut, natively = take_cut(lambda: lower_natively(dot_general_p, _native, context, *operands, **without_precision))
     if natively is not None:
         return natively
     try:
@@ -130,8 +133,8 @@ def _dot_general(settings: Settings, report: Report, context: Any, *operands: An
         return lower_natively(dot_general_p, _native, context, *operands, **parameters)
     guess = find_guess(settings, share.lhs, share.rhs, dimensions, 1 if share.is_known else devices, plan, followed)
     how = plan_text(plan) + describe_order(followed.product)
-    line = make_line("dot_general", text, plan, *share.describe(how, guess))
-    options = (*product_options(lhs, rhs, out, dimensions, plan), *follow_options(followed.product), *share.options(out))
+    line = make_line("dot_general", text, plan, *share.describe(how, guess, followed.product is not None))
+    options = (*product_options(lhs, rhs, out, dimensions, plan), *follow_options(followed.product), *share.options())
     called = Call(product, options, line, write_place(place), report)
     return call_back(context, called, *operands)
 

@@ -16,7 +16,7 @@ _iinfo: Any = ml_dtypes.iinfo
 _BODIES = """
     jit call closed_call remat2 remat_opt custom_jvp_call custom_vjp_call custom_vmap_call linear_call custom_linear_solve composite
     while cond scan eval_jaxpr shard_map run_state run_scoped pallas_call core_map mpmd_map xla_metadata_call
-    random_bits random_seed random_split random_fold_in
+    random_bits random_seed random_split random_fold_in ragged_dot_general
 """
 _MOVES = """
     reshape transpose broadcast_in_dim broadcast_to squeeze slice dynamic_slice dynamic_update_slice gather concatenate pad rev split
@@ -47,7 +47,7 @@ _LIBRARIES = """
     tridiagonal_solve triangular_solve fft
 """
 _PRODUCTS = """
-    ragged_dot_general scaled_dot symmetric_product
+    scaled_dot symmetric_product
     dot_product_attention_fwd_wrapper dot_product_attention_bwd_wrapper
     dot_product_attention_fp8_fwd_wrapper dot_product_attention_fp8_bwd_wrapper
 """

@@ -20,6 +20,7 @@ from fastmma.jax.arrangements import Dimensions, arrangement
 from fastmma.jax.calls import ONE_ACCUMULATOR, TRITON
 from fastmma.jax.compiled_programs import Followed, follow, follow_plan
 from fastmma.jax.settings import Settings
+from fastmma.jax.sums import add_devices
 from fastmma.products import cublas
 from fastmma.products.bound import Strided
 from fastmma.products.choice import default_instruction
@@ -205,9 +206,8 @@ def product(
     plan: GemmPlan,
     common: np.dtype[Any] | None = None,
     sizes: tuple[int, ...] = (),
-    total: np.dtype[Any] | None = None,
     neighbours: int = 1,
-    lengths: tuple[int, int, int] | None = None,
+    lengths: tuple[int, int, int, int] | None = None,
 ) -> NDArray[Any]:
     """Multiply arrays in main memory as dot_general does, by a plan.
 
@@ -223,17 +223,16 @@ def product(
     sizes : tuple of int
         The parts of the contracted dimensions that are multiplied at once, each by the plan; their results are added one after another.
         Empty for all at once.
-    total : dtype, optional
-        In which results of parts are added.
     neighbours : int
         How many k a thread holds side by side, where it widens them.
     lengths : tuple of int, optional
-        How many parts k has, how many k a part has, and how many with the zeros that fill its last instructions.
+        How many parts k has, how many k a part has, how many with the zeros that fill its last instructions, and among how many groups
+        the parts are dealt in turn, of which each is added first.
     """
     x, y = np.asarray(lhs), np.asarray(rhs)
     if sizes:
-        parts = (product(*each, dimensions=dimensions, plan=plan, common=common) for each in _cut(x, y, dimensions, sizes))
-        return reduce(lambda first, second: np.asarray(first + second).astype(total), parts)
+        how_each: dict[str, Any] = {"plan": plan, "common": common, "neighbours": neighbours, "lengths": lengths}
+        return reduce(add_devices, (product(*each, dimensions=dimensions, **how_each) for each in _cut(x, y, dimensions, sizes)))
     if common is not None:
         x, y = x.astype(common), y.astype(common)
     if x.dtype == np.float32 and not plan.cast:
@@ -251,13 +250,14 @@ def product(
     return (matmul if how.batch else gemm)(x, y, plan=plan).reshape(how.shape)
 
 
-def _fill(x: NDArray[Any], axis: int, parts: int, length: int, filled: int) -> NDArray[Any]:
-    """Fill each part of k with zeros."""
+def _fill(x: NDArray[Any], axis: int, parts: int, length: int, filled: int, dealt: int) -> NDArray[Any]:
+    """Fill each part of k with zeros, and put the parts of each group side by side."""
     moved = np.moveaxis(x, axis, -1)
     outer = np.zeros((*moved.shape[:-1], parts * length), x.dtype)
     outer[..., : moved.shape[-1]] = moved
     inner = np.zeros((*moved.shape[:-1], parts, filled), x.dtype)
     inner[..., :length] = outer.reshape(*moved.shape[:-1], parts, length)
+    inner = inner.reshape(*moved.shape[:-1], parts // dealt, dealt, filled).swapaxes(-3, -2)
     return np.moveaxis(inner.reshape(*moved.shape[:-1], parts * filled), -1, axis)
 
 

@@ -39,19 +39,20 @@ class Share:
     is_known: bool = False
     joined: str = ""
 
-    def describe(self, how: str, guess: str) -> tuple[str, str]:
-        """Write how the whole product is computed, and what of it is not known."""
+    def describe(self, how: str, guess: str, is_in_text: bool = False) -> tuple[str, str]:
+        """Write how the whole product is computed, and what of it is not known; XLA's text of a GPU may have the part."""
         if self.parts == 1:
             return how, guess
         text = f"{how}; {self.parts} devices multiply {math.prod(self.sizes)} k each and add by {self.joined}"
         if np.dtype(self.lhs.dtype).kind in "iu":
             return text, guess
-        order = "" if self.parts == 2 else "; added in the order of the devices, where NCCL has an order of its own"
-        return text, f"cut as XLA's partitioner cuts for a CPU{order}{'; ' if guess else ''}{guess}"
+        cut = "" if is_in_text else "cut as XLA's partitioner cuts for a CPU"
+        order = "" if self.parts == 2 else "added in the order of the devices, where NCCL has an order of its own"
+        return text, "; ".join(each for each in (cut, order, guess) if each)
 
-    def options(self, out: Any) -> tuple[tuple[str, Any], ...]:
+    def options(self) -> tuple[tuple[str, Any], ...]:
         """Return keyword arguments of `product` that add parts of k in the dtype of the result."""
-        return () if self.parts == 1 else (("sizes", self.sizes), ("total", out.dtype))
+        return () if self.parts == 1 else (("sizes", self.sizes),)
 
 
 def find_share(settings: Settings, cut: Cut | None, lhs: Any, rhs: Any, dimensions: Dimensions) -> Share:

@@ -24,6 +24,8 @@ _ADVICE = (
     (r"is not defined|has no attribute '(?!dtype|type)", "see how the name is written, and make globals tl.constexpr"),
     (r"invalid operands of type", "cast with .to() to integers first, or take other operations"),
     (r"ndarray", "pass a torch.Tensor: torch.from_numpy(it)"),
+    (r"outside of the scope of a kernel", 'take lowering="compile": rules do not call methods of aggregates'),
+    (r"during parsing", "what it printed above names the operation and the line"),
     (r"PassManager", "what it printed above names the operation and the line; other shapes, num_warps or num_ctas may be taken"),
     (r"failed to specialize argument", "pass tensors, numbers, functions, or tuples of these"),
     (r"nested function definitions|lambda", "define the function outside, with a triton.jit of its own"),

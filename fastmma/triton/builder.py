@@ -42,7 +42,7 @@ def _count(run: Emulation, row: Method, original: Callable[..., Any], operation:
         if row.canonical and type(result) is TensorHandle:  # a dot that was not multiplied yet is none
             result.data = canonicalise_nan(result.data)
         remember_sources(row.name, result, operands)
-        return remember_loads(result, operands) if keeps else result
+        return remember_loads(result, operands, joins=row.operation == "join") if keeps else result
 
     return method
 

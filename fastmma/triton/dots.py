@@ -14,7 +14,7 @@ from fastmma.numerics.lookup import fidelity
 from fastmma.triton.arithmetic import add_or_fuse
 from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import ACCUMULATORS, BY_TRITON, SUMS, elements
-from fastmma.triton.handles import CONSTANT, FACTORS, ProductHandle, loaded_bits
+from fastmma.triton.handles import CONSTANT, FACTORS, JOINED, ProductHandle, loaded_bits
 from fastmma.triton.lowering import FP8, Dot, Lowering
 from fastmma.triton.parts import split_into_parts
 from fastmma.triton.positions import position, straight
@@ -73,7 +73,8 @@ def create_dot(run: Emulation, original: Operation, a: Any, b: Any, d: Any, prec
         return original(a, b, d, precision, imprecise)
     (m, k), n = a.data.shape[-2:], b.data.shape[-1]
     name = str(precision).rpartition(".")[2].lower()
-    bits = min(loaded_bits(a), loaded_bits(b))
+    joined = any(JOINED in handle.attr for handle in (a, b))
+    bits = min(loaded_bits(a), loaded_bits(b)) // (2 if joined else 1)  # which the compiler halves, too
     formats = left.multiplied, right.multiplied, ACCUMULATORS[d.data.dtype]
     dot = Dot(m, n, k, *formats, a.data.ndim > 2, name, imprecise, bits)
     where = position()
@@ -95,7 +96,10 @@ def create_dot(run: Emulation, original: Operation, a: Any, b: Any, d: Any, prec
         run.report.did("tl.dot", f"{name}: {len(SPLITS[name][1])} times {how}{permuted}, {source}")
         return _split(run, dot, lowering, a, b, d)
     multiply = partial(multiplied, run, dot, lowering, elements(a), elements(b))
-    run.report.did("tl.dot", f"{how}{permuted}, {source}")
+    if joined and permuted and source == "rules":
+        run.report.assumes("tl.dot", f"{how}{permuted}: the order of k of what tl.join made depends on the loads behind it")
+    else:
+        run.report.did("tl.dot", f"{how}{permuted}, {source}")
     if not permuted and lowering.a == dot.a:
         run.report.multiplies(run.product(instruction, every).plan)
     born = d.attr.get(CONSTANT)

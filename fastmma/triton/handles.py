@@ -16,7 +16,7 @@ from fastmma.triton.positions import Position, straight
 from fastmma.triton.report import Report
 
 FACTORS, KIND, SOURCES, VALUE = "fastmma.factors", "fastmma.kind", "fastmma.sources", "fastmma.value"
-LOADED, CONSTANT = "fastmma.loaded_bits", "fastmma.constant"
+LOADED, CONSTANT, JOINED = "fastmma.loaded_bits", "fastmma.constant", "fastmma.joined"
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,13 @@ def loaded_bits(handle: Any) -> int:
     return int(handle.attr.get(LOADED, handle.dtype.scalar.primitive_bitwidth))
 
 
-def remember_loads(result: Any, operands: tuple[Any, ...]) -> Any:
-    """Give a result the narrowest of the loads behind its operands."""
-    bits = [operand.attr[LOADED] for operand in operands if isinstance(operand, TensorHandle) and LOADED in operand.attr]
-    if bits and isinstance(result, TensorHandle):
-        result.attr[LOADED] = min(bits)
+def remember_loads(result: Any, operands: tuple[Any, ...], *, joins: bool) -> Any:
+    """Give a result the narrowest of the loads behind its operands, and whether `tl.join` lies behind it."""
+    marks = [operand.attr for operand in operands if isinstance(operand, TensorHandle)]
+    bits = [one[LOADED] for one in marks if LOADED in one]
+    if isinstance(result, TensorHandle):
+        if bits:
+            result.attr[LOADED] = min(bits)
+        if joins or any(JOINED in one for one in marks):
+            result.attr[JOINED] = True
     return result

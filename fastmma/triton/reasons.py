@@ -59,7 +59,7 @@ def refuses(error: BaseException) -> bool:
     return isinstance(error, CompilationError) or str(error).startswith((_UNSUPPORTED, _PIPELINE))
 
 
-def refusal(kernel: JITFunction[Any], functions: Sequence[JITFunction[Any]], error: BaseException) -> str:
+def refusal(kernel: JITFunction[Any], functions: Sequence[JITFunction[Any]], error: BaseException, *, is_gluon: bool = False) -> str:
     """Say why Triton's compiler refuses a kernel, at which line, and what to do.
 
     Parameters
@@ -68,6 +68,8 @@ def refusal(kernel: JITFunction[Any], functions: Sequence[JITFunction[Any]], err
         The kernel, and all that it reaches.
     error : BaseException
         The compiler's.
+    is_gluon : bool
+        Whether the kernel is one of Gluon, which no rules interpret.
     """
     nodes = [one for one in list_causes(error) if isinstance(one, CompilationError) and hasattr(one.node, "lineno")]
     lines = [(one.file_name, one.def_file_line_number + each.node.lineno - 1) for each in nodes for one in functions if one.src == each.src]
@@ -75,7 +77,8 @@ def refusal(kernel: JITFunction[Any], functions: Sequence[JITFunction[Any]], err
     why = explain(error)
     said = why.partition(", line ")[0] if lines else why
     where = f"({_show(place)}), says Triton's compiler, so that no GPU runs it"
-    return f'{kernel.__name__}: {said} {where}{advise(why)}; lowering="rules" interprets it as it stands'
+    rest = "" if is_gluon else '; lowering="rules" interprets it as it stands'
+    return f"{kernel.__name__}: {said} {where}{advise(why)}{rest}"
 
 
 def _show(place: tuple[str, int]) -> str:

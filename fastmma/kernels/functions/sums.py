@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastmma.kernels.llvm.compilation import compiled, inner
-from fastmma.kernels.llvm.simd import fma
+from fastmma.kernels.llvm.simd import even_lanes, extract, fma, load, load_scalar, odd_lanes, select, splat, store
 
 
 @compiled
@@ -108,22 +108,44 @@ def add_block_rows(values: Any, shifts: Any, threads: int, vector: int, sums: in
 
 
 @compiled
-def add_products(values: Any, factors: Any, sums: Any, start: int, stop: int, size: int) -> None:
-    """Add products of two arrays as `add_vectors` adds values, each by one fused multiply-add."""
+def add_products(values: Any, factors: Any, sums: Any, start: int, stop: int) -> None:
+    """Add products of two arrays, each to the sum of the next thread by one fused multiply-add, the first thread after the last."""
     threads = sums.shape[1]
     for row in range(len(values)):
         kept = sums[row]
-        for first in range(start, stop, threads * size):
-            part = values[row, first : min(first + threads * size, stop)]
-            other = factors[row, first : min(first + threads * size, stop)]
-            if size == 1:
-                for thread in range(part.size):
-                    kept[thread] = fma(part[thread], other[thread], kept[thread])
-            else:
-                for element in range(size):
-                    for thread in range(part.size // size):
-                        place = thread * size + element
-                        kept[thread] = fma(part[place], other[place], kept[thread])
+        for first in range(start, stop, threads):
+            part = values[row, first : min(first + threads, stop)]
+            other = factors[row, first : min(first + threads, stop)]
+            for thread in range(part.size):
+                kept[thread] = fma(part[thread], other[thread], kept[thread])
+
+
+@compiled
+def add_squares_of_vectors(values: int, rows: int, columns: int, threads: int, sums: int) -> None:
+    """Add squares, each by one fused multiply-add, of a vector of 4 values to the sum of the next thread, the first one after the last.
+
+    Rows of values, and sums of their threads, lie at addresses, one row after another; rows have whole vectors.
+    """
+    for _ in range(rows):
+        for first in range(0, columns, 4 * threads):
+            taking = min(threads, (columns - first) // 4)
+            line = values + 4 * first
+            whole = taking - taking % 16
+            for place in range(0, 4 * whole, 64):
+                part = load(line + 4 * place, np.float32, 64)
+                even, odd = even_lanes(part), odd_lanes(part)
+                each = even_lanes(even), even_lanes(odd), odd_lanes(even), odd_lanes(odd)
+                kept = fma(each[0], each[0], load(sums + place, np.float32, 16))
+                kept = fma(each[1], each[1], kept)
+                kept = fma(each[2], each[2], kept)
+                store(fma(each[3], each[3], kept), sums + place)
+            for place in range(4 * whole, 4 * taking, 4):
+                kept_one = load_scalar(sums + place, np.float32)
+                for at in range(line + 4 * place, line + 4 * place + 16, 4):
+                    value = load_scalar(at, np.float32)
+                    kept_one = fma(value, value, kept_one)
+                store(kept_one, sums + place)
+        values, sums = values + 4 * columns, sums + 4 * threads
 
 
 @compiled
@@ -195,25 +217,49 @@ def add_warps(values: Any, lanes: int, out: Any) -> None:
 
 
 @compiled
-def find_largest(values: Any, out: Any) -> None:
-    """Find the largest number of each row, or NaN where it has one."""
-    lanes = 64
-    kept = np.empty(lanes, np.float32)
-    for row in range(len(values)):
-        line = values[row]
-        kept[:] = np.float32(-np.inf)
-        for first in range(0, line.size, lanes):
-            part = line[first : first + lanes]
-            for lane in range(part.size):
-                value = part[lane]
-                kept[lane] = kept[lane] if kept[lane] >= value or kept[lane] != kept[lane] else value
-        half = lanes // 2
-        while half:
-            for lane in range(half):
-                value = kept[lane + half]
-                kept[lane] = kept[lane] if kept[lane] >= value or kept[lane] != kept[lane] else value
-            half //= 2
-        out[row] = kept[0]
+def add_whole_warps(values: int, rows: int, columns: int, scratch: int, out: int) -> None:
+    """Add rows as `add_warps` does by 32 lanes, of which all take as many; all are addresses, and of scratch there are 64 bytes."""
+    for row in range(rows):
+        line = values + 4 * columns * row
+        lower, upper = splat(np.float32(0), 16), splat(np.float32(0), 16)
+        for place in range(line, line + 4 * columns, 128):
+            lower, upper = lower + load(place, np.float32, 16), upper + load(place + 64, np.float32, 16)
+        store(lower + upper, scratch)
+        store(load(scratch, np.float32, 8) + load(scratch + 32, np.float32, 8), scratch)
+        store(load(scratch, np.float32, 4) + load(scratch + 16, np.float32, 4), scratch)
+        store(load(scratch, np.float32, 2) + load(scratch + 8, np.float32, 2), scratch)
+        store(load_scalar(scratch, np.float32) + load_scalar(scratch + 4, np.float32), out + 4 * row)
+
+
+@inner
+def _larger(kept: Any, values: Any) -> Any:
+    """The larger ones of lanes, or NaN where one of them is."""
+    return select(kept != kept, kept, select(kept >= values, kept, values))
+
+
+@compiled
+def find_largest(values: int, rows: int, columns: int, out: int) -> None:
+    """Find the largest number of each row, or NaN where it has one; rows and results are at addresses, one after another."""
+    lanes = 16
+    for row in range(rows):
+        line = values + 4 * columns * row
+        first = second = third = fourth = splat(np.float32(-np.inf), lanes)
+        whole = columns - columns % (4 * lanes)
+        for place in range(line, line + 4 * whole, 16 * lanes):
+            first = _larger(first, load(place, np.float32, lanes))
+            second = _larger(second, load(place + 4 * lanes, np.float32, lanes))
+            third = _larger(third, load(place + 8 * lanes, np.float32, lanes))
+            fourth = _larger(fourth, load(place + 12 * lanes, np.float32, lanes))
+        of_lanes = _larger(_larger(first, third), _larger(second, fourth))
+        of_8 = _larger(even_lanes(of_lanes), odd_lanes(of_lanes))
+        of_4 = _larger(even_lanes(of_8), odd_lanes(of_8))
+        of_2 = _larger(even_lanes(of_4), odd_lanes(of_4))
+        found, other = extract(of_2, 0), extract(of_2, 1)
+        found = found if found >= other or found != found else other
+        for place in range(line + 4 * whole, line + 4 * columns, 4):
+            value = load_scalar(place, np.float32)
+            found = found if found >= value or found != found else value
+        store(found, out + 4 * row)
 
 
 @compiled

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from triton.compiler.errors import CompilationError
 
+from fastmma.host.errors import NotEmulatedError
 from fastmma.triton.compilation import compile_function
 from fastmma.triton.emulation import Emulation
 from fastmma.triton.gluon import assembly, cancellation, control, numbers, products, shared, sums, tcgen05, tensors, tma, waits
@@ -15,8 +17,10 @@ from fastmma.triton.gluon.control import Block, prepare
 from fastmma.triton.gluon.kernel import Kernel
 from fastmma.triton.gluon.maps import TensorMap
 from fastmma.triton.gluon.mlir import parse_module
+from fastmma.triton.gluon.needs import checking
 from fastmma.triton.gluon.program import Program, run_together
 from fastmma.triton.gluon.types import Type
+from fastmma.triton.reasons import refusal
 
 MAKERS = {
     **numbers.MAKERS,
@@ -72,7 +76,13 @@ def _map_tensor(value: Any, kind: Type) -> TensorMap:
 
 
 def _make_kernel(run: Emulation, function: Any, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Kernel, Any]:
-    compiled = compile_function(function, arguments, {**options, "enable_fp_fusion": run.fuses})
+    try:
+        with checking(run):
+            compiled = compile_function(function, arguments, {**options, "enable_fp_fusion": run.fuses})
+    except NotEmulatedError:
+        raise
+    except (CompilationError, RuntimeError) as error:
+        raise NotEmulatedError(refusal(function, [function], error, is_gluon=True)) from error
     module = parse_module(compiled.asm["ttgir"])
     entry = module.functions.get(function.fn.__name__) or next(iter(module.functions.values()))
     kernel = Kernel(module, run, compiled.metadata.num_warps, lambda: str(compiled.asm["ptx"]), MAKERS)

@@ -213,6 +213,28 @@ def _make_atomic(one: Operation, kernel: Kernel) -> Step:
     return step
 
 
+def _make_exchange(one: Operation, kernel: Kernel) -> Step:
+    """Make a comparison of what lies in memory with an exchange, element after element."""
+    dtype, recorder, line = _pointee(one.types[0]), kernel.recorder(one), kernel.site(one)
+
+    def step(partition: Partition, values: Values) -> None:
+        pointers = values[one.operands[0]]
+        places: NDArray[Any] = np.atleast_1d(pointers).ravel()
+        expected, given = (np.broadcast_to(np.asarray(values[number], dtype), np.shape(pointers)).ravel() for number in one.operands[1:])
+        if all(size == 1 for size in partition.program.grid) and np.unique(places).size == places.size:
+            recorder.tell("neutral", "atomic_cas", "in whichever order")
+        else:
+            recorder.passes("atomic_cas", "what it finds in memory changes from run to run of a GPU")
+        found = np.zeros(len(places), dtype)
+        for index, place in enumerate(places):
+            found[index] = load_elements(place, dtype, line=line)
+            if found[index : index + 1].tobytes() == expected[index : index + 1].tobytes():
+                store_elements(place, given[index], line=line)
+        values[one.results[0]] = found.reshape(np.shape(pointers)) if np.ndim(pointers) else found[0]
+
+    return step
+
+
 MAKERS = {
     "tt.make_range": _move(_range),
     "tt.splat": _move(_splat),
@@ -231,4 +253,5 @@ MAKERS = {
     "tt.load": _make_load,
     "tt.store": _make_store,
     "tt.atomic_rmw": _make_atomic,
+    "tt.atomic_cas": _make_exchange,
 }

@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
+from triton.language.core import _aggregate as aggregate  # noqa: E402
 
 import fastmma.triton  # noqa: E402
 from tests.integrations.triton.refused_kernels import REFUSED  # noqa: E402
@@ -205,6 +206,33 @@ def test_atomic_operations_where_no_tensor_lies_are_errors(kernel: Any, lowering
     told = r"stores to memory .* bytes behind the end of \w+\): is a mask missing\? \(.*test_errors\.py:\d+"
     with pytest.raises(fastmma.NotEmulatedError, match=told), fastmma.triton.interpret("H100", lowering=lowering):
         kernel[(1,)](X.clone(), Y.clone(), 64)
+
+
+@aggregate
+class Squares:
+    total: tl.tensor
+
+    @triton.jit
+    def add(self, x):
+        return Squares(self.total + x * x)
+
+
+@triton.jit
+def of_an_aggregate(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    squares = Squares(tl.zeros((N,), tl.float32))
+    squares = squares.add(tl.load(x + i))
+    tl.store(y + i, squares.total)
+
+
+def test_rules_name_the_method_of_an_aggregate_and_say_what_to_do() -> None:
+    y = Y.clone()
+    with fastmma.triton.interpret("H100"):
+        of_an_aggregate[(1,)](X, y, 64)
+    assert torch.equal(y, X * X)
+    told = r'of_an_aggregate: .*test_errors\.py:\d+: squares = squares\.add.*; take lowering="compile"'
+    with pytest.raises(Exception, match=told), fastmma.triton.interpret("H100", lowering="rules"):
+        of_an_aggregate[(1,)](X, y, 64)
 
 
 def test_rules_interpret_what_the_compiler_refuses() -> None:

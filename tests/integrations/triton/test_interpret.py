@@ -297,6 +297,31 @@ def test_the_order_of_atomic_sums_is_told() -> None:
 
 
 @triton.jit
+def of_four_bits(a, scales, b, c, K: tl.constexpr):
+    rows, half, k = tl.arange(0, 64), tl.arange(0, K // 2), tl.arange(0, K)
+    pairs = tl.load(a + rows[:, None] * (K // 2) + half[None, :])
+    low, high = (pairs & 15).to(tl.float16) - 8.0, (pairs >> 4).to(tl.float16) - 8.0
+    weights = tl.join(low, high).reshape(64, K) * tl.load(scales + rows)[:, None]
+    tl.store(c + rows[:, None] * 64 + rows[None, :], tl.dot(weights, tl.load(b + k[:, None] * 64 + rows[None, :])))
+
+
+@pytest.mark.parametrize("gpu", ["A100", "RTX 5090"])
+def test_the_order_of_joined_operands_is_the_compilers(gpu: str) -> None:
+    generator = torch.Generator().manual_seed(6)
+    a = torch.randint(0, 256, (64, 32), generator=generator).to(torch.uint8)
+    scales, b = (torch.randn(shape, generator=generator).half() for shape in ((64,), (64, 64)))
+    found = {}
+    for lowering in ("compile", "ptx", "rules"):
+        found[lowering] = torch.zeros(64, 64)
+        with interpret(gpu, lowering=lowering) as report:
+            of_four_bits[(1,)](a, scales, b, found[lowering], 64)
+        assert bool(report.lines("assumed")) == (lowering == "rules")
+        assert not report.lines("passed")
+    assert torch.equal(found["compile"], found["ptx"])
+    assert torch.equal(found["compile"], found["rules"])
+
+
+@triton.jit
 def adding_pairs(total, x, N: tl.constexpr):
     i = tl.arange(0, N)
     tl.atomic_add(total + i // 2, tl.load(x + i).to(total.dtype.element_ty))
