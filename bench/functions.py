@@ -111,14 +111,58 @@ def models(quick: bool, rounds: int) -> list[str]:
     for width, (name, is_llama) in product(_WIDTHS, (("Llama", True), ("GPT", False))):
         cells = []
         for dtype in (torch.float32, torch.bfloat16):
-            torch.manual_seed(3)
-            ends = torch.nn.Embedding(_VOCABULARY, width), torch.nn.Linear(width, _VOCABULARY, bias=False)
-            model = torch.nn.Sequential(ends[0], _Block(width, is_llama), _Block(width, is_llama), ends[1]).to(dtype)
+            model = _model(width, is_llama, dtype)
             runs = {"torch": partial(_step, model, tokens, False), "ours": partial(_step, model, tokens, True)}
             found = interleaved(runs, rounds, time.thread_time)
             cells.append(f"{found['ours'] * 1e3:.0f} | {found['ours'] / found['torch']:.1f}")
         lines.append(f"| {name}, 2 layers of width {width} | {' | '.join(cells)} |")
     return lines
+
+
+class _Operands(TorchDispatchMode):
+    """A mode that keeps the operands of all matrix products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if func is torch.ops.aten.mm.default:
+            self.kept.append((args[0].detach(), args[1].detach()))
+        return func(*args, **(kwargs or {}))
+
+
+def _multiply(operands: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    with fastmma.torch.emulate("H200", threads=1, unknown="one"):
+        for a, b in operands:
+            a @ b
+
+
+def bounds(quick: bool, rounds: int) -> list[str]:
+    """How many times torch's whole step the products of linear layers take alone: no other part of an emulation can change that."""
+    tokens = torch.randint(0, _VOCABULARY, (1, 16) if quick else (4, 128), generator=torch.Generator().manual_seed(2))
+    lines = [
+        "| bf16, 1 thread | step, ms | times torch | products alone, ms | times torch's step | GMAC/s | part |",
+        f"| {'--- | ' * 7}".rstrip(),
+    ]
+    for name, is_llama in (("Llama", True), ("GPT", False)):
+        model = _model(_WIDTHS[-1], is_llama, torch.bfloat16)
+        with _Operands() as mode:
+            _step(model, tokens, False)
+        runs = {"torch": partial(_step, model, tokens, False), "ours": partial(_step, model, tokens, True)}
+        found = interleaved(runs | {"products": partial(_multiply, mode.kept)}, rounds, time.thread_time)
+        work = sum(a.shape[0] * a.shape[1] * b.shape[1] for a, b in mode.kept)
+        over = [f"{found[each] * 1e3:.0f} | {found[each] / found['torch']:.1f}" for each in ("ours", "products")]
+        speed, part = work / found["products"] / 1e9, found["products"] / found["ours"]
+        lines.append(f"| {name}, 2 layers of width {_WIDTHS[-1]} | {' | '.join(over)} | {speed:.1f} | {part:.2f} |")
+    return lines
+
+
+def _model(width: int, is_llama: bool, dtype: torch.dtype) -> torch.nn.Module:
+    """Make a model of two layers."""
+    torch.manual_seed(3)
+    ends = torch.nn.Embedding(_VOCABULARY, width), torch.nn.Linear(width, _VOCABULARY, bias=False)
+    return torch.nn.Sequential(ends[0], _Block(width, is_llama), _Block(width, is_llama), ends[1]).to(dtype)
 
 
 def small(quick: bool, rounds: int) -> list[str]:
@@ -223,7 +267,7 @@ def measure(
 ) -> None:
     """Measure functions and models."""
     torch.set_num_threads(1)
-    click.echo("\n\n".join("\n".join(section(quick, rounds)) for section in (functions, models, small, dispatch)))
+    click.echo("\n\n".join("\n".join(section(quick, rounds)) for section in (functions, models, bounds, small, dispatch)))
 
 
 if __name__ == "__main__":

@@ -84,9 +84,13 @@ def _of_form(problem: Problem) -> bool:
     return _is_plain(operation) and not (problem.starts and fused_parameters(operation).split) and _in_blocks(problem)
 
 
+_WIDE = 128  # columns, from which on transposing the results costs more than packing rows instead of columns
+
+
 def _panels_of_form(problem: Problem) -> bool:
     operation = problem.operation
-    others = problem.starts or is_turned(problem) or operation.arithmetic.widened  # which `panels` do
+    thin = is_turned(problem) and problem.extents.columns < _WIDE
+    others = problem.starts or thin or operation.arithmetic.widened  # which `panels` do
     return _is_plain(operation) and not others and _in_lanes(problem)
 
 

@@ -35,7 +35,7 @@ def _sum(rows: Floats, factors: Floats | None = None) -> Floats:
     if factors is None:
         return add_block(add_strided(rows, threads))
     sums = start_sums(len(rows), threads)
-    kernels.functions.sums.add_products(rows, factors, sums, 0, rows.shape[1], 1)
+    kernels.functions.sums.add_products(rows, factors, sums, 0, rows.shape[1])
     return add_block(sums)
 
 

@@ -79,7 +79,7 @@ def nll_loss(
     threads = _threads(len(x))
     if x.dtype == F32:
         sums = start_sums(1, threads)
-        kernels.functions.sums.add_products(each[None], shares[None], sums, 0, len(each), 1)
+        kernels.functions.sums.add_products(each[None], shares[None], sums, 0, len(each))
     else:
         sums = add_strided(widen(round_to(each * shares, x.dtype))[None], threads)
     total, count = halve(sums)[0], halve(add_strided(shares[None], threads))[0]

@@ -33,7 +33,7 @@ def start_moments(rows: int, threads: int) -> Moments:
 def take_vectors(values: Floats, threads: int) -> Moments:
     """Take moments of rows by threads, of which each takes every `threads`-th vector of 4; differences are multiplied by 1 / count."""
     found = start_moments(len(values), threads)
-    kernels.functions.moments.join_vectors(values, *found)
+    kernels.functions.moments.join_vectors(address_of(values), *values.shape, threads, *map(address_of, found))
     return found
 
 

@@ -24,6 +24,7 @@ from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import Floats, apply, fuse, round_to, widen
 from fastmma.functions.block import add_block, halve_rows, start_sums
 from fastmma.functions.moments import join_block, join_by_reciprocal, take_elements, take_vectors
+from fastmma.host.addresses import address_of
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.host.float_mode import default_floats
 
@@ -69,7 +70,7 @@ def _statistics(values: Floats, eps: float, centred: bool) -> _Statistics:
         mean, variance = np.ascontiguousarray(means), squares / np.float32(count)
     else:
         sums = start_sums(rows, _THREADS)
-        kernels.functions.sums.add_products(values, values, sums, 0, count, _VECTOR)
+        kernels.functions.sums.add_squares_of_vectors(address_of(values), rows, count, _THREADS, address_of(sums))
         variance = add_block(sums) / np.float32(count)
     return _Statistics(mean, libdevice.call("rsqrtf", variance + np.float32(eps)))
 

@@ -150,7 +150,7 @@ def _add_chunk(values: Floats, aligned: bool, order: float) -> np.float32:
     """Sum squares or magnitudes of a chunk: threads keep 4 sums, of vectors, or of elements that lie 512 apart."""
     sums, row = start_sums(1, _THREADS * _VECTOR), values[None]
     if order == 2:
-        kernels.functions.sums.add_products(row, row, sums, 0, values.size, 1)
+        kernels.functions.sums.add_products(row, row, sums, 0, values.size)
     else:
         kernels.functions.sums.add_vectors(np.abs(row), sums, 0, values.size, 1)
     places = sums.reshape(_THREADS, _VECTOR) if aligned else sums.reshape(_VECTOR, _THREADS).T

@@ -48,7 +48,7 @@ def _take_sum(values: Floats, state: State, start: int, stop: int) -> None:
 
 
 def _take_squares(values: Floats, state: State, start: int, stop: int) -> None:
-    kernels.functions.sums.add_products(values, values, *state, start, stop, 1)
+    kernels.functions.sums.add_products(values, values, *state, start, stop)
 
 
 def _take_magnitudes(values: Floats, state: State, start: int, stop: int) -> None:

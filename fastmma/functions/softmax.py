@@ -86,14 +86,15 @@ def _spatial_sum(values: Floats, inner: int) -> Floats:
 
 def _rows(x: NDArray[Any], axis: int) -> tuple[NDArray[Any], int]:
     """Lay rows along the axis; also return how many lie side by side."""
-    inner = math.prod(x.shape[axis % x.ndim + 1 :]) if x.ndim else 1
-    moved = np.moveaxis(x, axis, -1) if x.ndim else x
+    last = not x.ndim or axis % x.ndim == x.ndim - 1
+    inner = 1 if last else math.prod(x.shape[axis % x.ndim + 1 :])
+    moved = x if last else np.moveaxis(x, axis, -1)
     return np.ascontiguousarray(moved).reshape(-1, x.shape[axis] if x.ndim else 1), inner
 
 
 def _back(rows: NDArray[Any], like: NDArray[Any], axis: int) -> NDArray[Any]:
-    if not like.ndim:
-        return rows.reshape(())
+    if not like.ndim or axis % like.ndim == like.ndim - 1:
+        return rows.reshape(like.shape)
     shape = np.moveaxis(like, axis, -1).shape
     return np.ascontiguousarray(np.moveaxis(rows.reshape(shape), -1, axis))
 

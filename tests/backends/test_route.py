@@ -272,7 +272,8 @@ def test_forms_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert taken(1, "f16", 512, 256, 255) == taken(1, "f16", 127, 512, 512) == taken(1, "f16", 1024, 127, 256) == ["blocks of a form"]
     assert taken(2, "f16", 128, 128, 256) == taken(2, "f16", 512, 256, 257) == taken(1, "f16", 8, 8, 8, 1025) == []
     assert taken(1, "f16", 256, 256, 256) == taken(1, "f16", 363, 363, 128) == taken(1, "f16", 16, 1024, 2049) == ["panels of a form"]
-    assert taken(1, "f16", 2049, 512, 257) == taken(1, "f16", 1024, 1025, 257) == taken(1, "f16", 512, 128, 1024) == []
+    assert taken(1, "f16", 2049, 512, 257) == taken(1, "f16", 1024, 1025, 257) == taken(1, "f16", 512, 127, 1024) == []
+    assert taken(1, "f16", 512, 128, 1024) == taken(1, "f16", 1024, 256, 512) == ["panels of a form"]
     assert taken(2, "s8", 256, 256, 512) == taken(1, "s8", 256, 256, 512) == ["bytes of a form"]
     assert taken(2, "s8", 256, 256, 513) == taken(1, "s8", 257, 256, 512) == taken(2, "s8", 256, 257, 256) == []
     assert taken(1, "f16", 363, 363, 4) == []  # results

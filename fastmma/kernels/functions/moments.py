@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fastmma.kernels.llvm.compilation import compiled, inner
-from fastmma.kernels.llvm.simd import fma, load, store
+from fastmma.kernels.llvm.simd import even_lanes, fma, load, load_scalar, odd_lanes, splat, store
 
 _LEVEL = 4 * 128  # bytes of a line of the shares of threads
 
@@ -28,27 +28,51 @@ def join_values(values: Any, mean: Any, squares: Any, count: Any, start: int, st
                 s[thread] = fma(difference, part[thread] - joined, s[thread])
 
 
+@inner
+def _taken(value: Any, mean: Any, squares: Any, share: Any) -> Any:
+    """Have values join moments."""
+    difference = value - mean
+    joined = fma(difference, share, mean)
+    return joined, fma(difference, value - joined, squares)
+
+
 @compiled
-def join_vectors(values: Any, mean: Any, squares: Any, count: Any) -> None:
-    """Have a vector of 4 values join the moments of the next thread; differences are multiplied by the count's reciprocal."""
-    size = 4  # of which a compiler takes several threads at once
-    threads = mean.shape[1]
-    for row in range(len(values)):
-        m, s, n = mean[row], squares[row], count[row]
-        taken = np.float32(0)  # by each thread that takes the next vector
-        for first in range(0, values.shape[1], threads * size):
-            part = values[row, first : min(first + threads * size, values.shape[1])]
-            for element in range(size):
-                taken += np.float32(1)
-                share = np.float32(1) / taken
-                for thread in range(len(part) // size):
-                    value = part[thread * size + element]
-                    difference = value - m[thread]
-                    joined = fma(difference, share, m[thread])
-                    m[thread] = joined
-                    s[thread] = fma(difference, value - joined, s[thread])
-            for thread in range(len(part) // size):
-                n[thread] = taken
+def join_vectors(values: int, rows: int, columns: int, threads: int, mean: int, squares: int, count: int) -> None:
+    """Have a vector of 4 values join the moments of the next thread; differences are multiplied by the count's reciprocal.
+
+    Rows of values, and moments of their threads, lie at addresses, one row after another; rows have whole vectors.
+    """
+    one = np.float32(1)
+    for _ in range(rows):
+        seen = np.float32(0)  # by each thread that takes the next vector
+        for first in range(0, columns, 4 * threads):
+            taking = min(threads, (columns - first) // 4)
+            shares = one / (seen + one), one / (seen + np.float32(2)), one / (seen + np.float32(3)), one / (seen + np.float32(4))
+            seen += np.float32(4)
+            line = values + 4 * first
+            whole = taking - taking % 16
+            for place in range(0, 4 * whole, 64):
+                part = load(line + 4 * place, np.float32, 64)
+                even, odd = even_lanes(part), odd_lanes(part)
+                m, s = load(mean + place, np.float32, 16), load(squares + place, np.float32, 16)
+                m, s = _taken(even_lanes(even), m, s, splat(shares[0], 16))
+                m, s = _taken(even_lanes(odd), m, s, splat(shares[1], 16))
+                m, s = _taken(odd_lanes(even), m, s, splat(shares[2], 16))
+                m, s = _taken(odd_lanes(odd), m, s, splat(shares[3], 16))
+                store(m, mean + place)
+                store(s, squares + place)
+            for place in range(4 * whole, 4 * taking, 4):
+                at = line + 4 * place
+                one_m, one_s = load_scalar(mean + place, np.float32), load_scalar(squares + place, np.float32)
+                one_m, one_s = _taken(load_scalar(at, np.float32), one_m, one_s, shares[0])
+                one_m, one_s = _taken(load_scalar(at + 4, np.float32), one_m, one_s, shares[1])
+                one_m, one_s = _taken(load_scalar(at + 8, np.float32), one_m, one_s, shares[2])
+                one_m, one_s = _taken(load_scalar(at + 12, np.float32), one_m, one_s, shares[3])
+                store(one_m, mean + place)
+                store(one_s, squares + place)
+            for place in range(0, 4 * taking, 4):
+                store(seen, count + place)
+        values, mean, squares, count = values + 4 * columns, mean + 4 * threads, squares + 4 * threads, count + 4 * threads
 
 
 @inner
