@@ -24,6 +24,9 @@ import jax.numpy as jnp  # noqa: E402
 import fastmma  # noqa: E402
 import fastmma.jax  # noqa: E402
 from fastmma.jax.compiled_products import find_compiled_products  # noqa: E402
+from fastmma.jax.compiled_programs import follow_options, follow_plan  # noqa: E402
+from fastmma.jax.products import product  # noqa: E402
+from fastmma.testing import assert_bits_equal  # noqa: E402
 
 with np.load(Path(__file__).with_name("h200_compiled.npz")) as _file:
     RECORDED = dict(_file)
@@ -89,6 +92,18 @@ def test_what_is_read_of_a_text() -> None:
     read = find_compiled_products(TEXTS["default | dot 1200x1072x528 float16 float16"])
     called = {each.sizes: (each.parts, each.length) for each in read if each.unknown}
     assert called == {(1, 1200, 528, 1072): (2, 536), (1, 1072, 528, 1200): (2, 600)}
+
+
+def test_parts_that_two_groups_of_warps_add() -> None:
+    """Eight parts: a group of warps has every second one, and adds its own in pairs first. One row of tf32 of an H200."""
+    (found,) = (each for each in find_compiled_products(TEXTS["dealt"]) if each.parts == 8)
+    assert (found.join, found.dealt, found.length, found.unknown) == ("pairwise", 2, 52, "")
+    lhs, rhs = RECORDED["dealt | lhs"], RECORDED["dealt | rhs"]
+    plan = fastmma.gemm_plan(lhs, rhs, target="H200", instruction="wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32")
+    options: dict[str, Any] = {"dimensions": (((1,), (0,)), ((), ())), "plan": follow_plan(plan, found)}
+    codes = RECORDED["dealt | codes"].view(np.float32)
+    assert_bits_equal(product(lhs, rhs, **options, **dict(follow_options(found))), codes)
+    assert (product(lhs, rhs, **options) != codes).any()
 
 
 TRITON = """HloModule jit_f
