@@ -94,12 +94,12 @@ class Kernel:
 
     @property
     def ctas(self) -> int:
-        """How many CTAs a cluster has."""
+        """Return the number of CTAs of a cluster."""
         return int(self.module.attributes.get("ttg.num-ctas", "1").partition(" ")[0])
 
     @property
     def pair(self) -> int:
-        """How many CTAs one tensor core operation multiplies for."""
+        """Return the number of CTAs for which one tensor core operation multiplies."""
         return 2 if self.module.attributes.get("ttng.two-ctas") == "true" else 1
 
     def enter(self, function: Function) -> Kernel:
@@ -172,3 +172,13 @@ def read_constant(one: Operation) -> Any:
 
     kind = one.types[-1] if one.types else Type("scalar", "i1")
     return parse_constant(one.text, kind)
+
+
+def make_nothing(one: Operation, kernel: Kernel) -> Step:
+    """Make a step of an operation that nothing here needs, which is counted alone."""
+    count = kernel.neutral(one, "computes nothing")
+
+    def step(_: Partition, __: Values) -> None:
+        count()
+
+    return step

@@ -16,7 +16,7 @@ from fastmma.host.errors import NotEmulatedError
 from fastmma.triton import casts, elementwise, extrema, functions
 from fastmma.triton.formats import canonicalise_nan
 from fastmma.triton.gluon.constants import parse_constant
-from fastmma.triton.gluon.kernel import Kernel, Step
+from fastmma.triton.gluon.kernel import Kernel, Step, make_nothing
 from fastmma.triton.gluon.mlir import Operation
 from fastmma.triton.gluon.program import Partition, Values
 from fastmma.triton.gluon.types import Type
@@ -283,15 +283,6 @@ def _make_precise(one: Operation, kernel: Kernel) -> Step:
     return _set_result(one, lambda *given: canonicalise_nan(function(*given)), kernel.neutral(one, "IEEE 754"))
 
 
-def _make_nothing(one: Operation, kernel: Kernel) -> Step:
-    count = kernel.neutral(one, "computes nothing")
-
-    def step(_: Partition, __: Values) -> None:
-        count()
-
-    return step
-
-
 def _make_cast_of_pointers(one: Operation, kernel: Kernel) -> Step:
     return _set_result(one, lambda x: x.astype(np.int64), kernel.neutral(one, "moves data"))
 
@@ -306,6 +297,6 @@ MAKERS = {
     **dict.fromkeys(("arith.bitcast", "tt.bitcast"), _make_bitcast),
     **dict.fromkeys(("tt.ptr_to_int", "tt.int_to_ptr"), _make_cast_of_pointers),
     **dict.fromkeys(("tt.precise_divf", "tt.precise_sqrt"), _make_precise),
-    **dict.fromkeys(("tt.assert", "tt.print", "llvm.intr.assume"), _make_nothing),
+    **dict.fromkeys(("tt.assert", "tt.print", "llvm.intr.assume"), make_nothing),
     "arith.select": _make_select,
 }

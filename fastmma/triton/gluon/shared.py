@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmma.triton.gluon.kernel import Kernel, Step
+from fastmma.triton.gluon.kernel import Kernel, Step, make_nothing
 from fastmma.triton.gluon.memory import View, allocate
 from fastmma.triton.gluon.mlir import Operation
 from fastmma.triton.gluon.program import Partition, Values, wait
@@ -153,15 +153,6 @@ def _make_group_wait(one: Operation, kernel: Kernel) -> Step:
     return step
 
 
-def _make_nothing(one: Operation, kernel: Kernel) -> Step:
-    count = kernel.neutral(one, "computes nothing")
-
-    def step(_: Partition, __: Values) -> None:
-        count()
-
-    return step
-
-
 def _make_gather(one: Operation, kernel: Kernel) -> Step:
     count, place, axis = kernel.neutral(one, "moves data"), kernel.describe(one), integer(one.attributes["axis"])
 
@@ -192,7 +183,7 @@ def _make_scatter(one: Operation, kernel: Kernel) -> Step:
 MAKERS = {
     "ttg.local_alloc": _make_allocation,
     "ttng.tmem_alloc": _make_allocation,
-    "ttg.local_dealloc": _make_nothing,
+    "ttg.local_dealloc": make_nothing,
     "ttg.memdesc_index": _make_part(_index),
     "ttg.memdesc_subslice": _make_part(_slice),
     "ttg.memdesc_trans": _make_part(_permute),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from fastmma.triton.gluon.barriers import Barrier
 from fastmma.triton.gluon.clocks import Clock
-from fastmma.triton.gluon.kernel import Kernel, Step
+from fastmma.triton.gluon.kernel import Kernel, Step, make_nothing
 from fastmma.triton.gluon.mlir import Operation
 from fastmma.triton.gluon.program import Partition, Steps, Values
 from fastmma.triton.gluon.tensors import integer
@@ -138,15 +138,6 @@ def _make_cluster_barrier(one: Operation, kernel: Kernel) -> Step:
     return step
 
 
-def _make_nothing(one: Operation, kernel: Kernel) -> Step:
-    count = kernel.neutral(one, "computes nothing")
-
-    def step(_: Partition, __: Values) -> None:
-        count()
-
-    return step
-
-
 MAKERS = {
     "ttng.async_copy_mbarrier_arrive": _make_copy_arrival,
     "ttng.init_barrier": _make_init,
@@ -155,8 +146,8 @@ MAKERS = {
     "ttng.arrive_barrier": _make_arrival,
     "ttng.wait_barrier": _make_wait,
     "ttng.fence_async_shared": _make_fence,
-    "ttng.fence_mbarrier_init_release_cluster": _make_nothing,
+    "ttng.fence_mbarrier_init_release_cluster": make_nothing,
     "ttng.cluster_barrier": _make_cluster_barrier,
-    "ttg.barrier": _make_nothing,
-    "gpu.barrier": _make_nothing,
+    "ttg.barrier": make_nothing,
+    "gpu.barrier": make_nothing,
 }
