@@ -26,7 +26,7 @@ _SYNCHRONOUS = {
 
 @dataclass(frozen=True)
 class Followed:
-    """What is known of a product from XLA's text.
+    """A product of a program, and what XLA's text tells of it.
 
     Attributes
     ----------

@@ -60,7 +60,7 @@ def key_of(kind: object, args: tuple[Any, ...], kwargs: dict[str, Any], modes: C
 
 
 class KeptProduct:
-    """What computes and counts products of one form."""
+    """Compute and count products of one form."""
 
     def __init__(self, computation: Computation, numbers: tuple[int, int, int]) -> None:
         _, self.line, out, shape, self._fixed, self._filled = computation
@@ -97,7 +97,7 @@ def kept_product(computation: Computation, operands: tuple[Tensor | None, ...], 
 
 
 class KeptFunction:
-    """What computes and counts calls of a function of each element of one form."""
+    """Compute and count calls of one form of a function of each element."""
 
     def __init__(self, placed: Placed, line: Line) -> None:
         self._placed, self.line = placed, line

@@ -117,7 +117,7 @@ class _Product:
             self._multiply(_NUMBERS(*self._numbers(where, panels, tile, start, scratch)))  # type: ignore[arg-type]  # ctypes takes bytes
 
     def _numbers(self, where: Where, panels: int, tile: Any, start: int, scratch: int) -> tuple[Any, ...]:
-        """What multiplies a slice of a macro tile, which has numbers or arrays of them, takes: later slices add to the results."""
+        """Return the record that multiplies a slice of one macro tile, or of arrays of them: later slices add to the results."""
         (row, last_row, column, last_column), (_, _, c, out, _) = tile, where
         after = out.address + row * out.row_stride + column * out.column_step
         before = after, out.row_stride, BLOCK * out.column_step

@@ -71,6 +71,6 @@ def packers() -> tuple[Callable[..., None], Callable[..., None]]:
 
 @cache
 def entries() -> tuple[int, int]:
-    """Where the code of both is, which takes the address of a record of their numbers, after `WORDS`."""
+    """Return the addresses of the code of both, which takes the address of a record of their numbers, after `WORDS`."""
     rows, columns = (entry_of(each, *_GIVEN) for each in (pack_rows, pack_columns))
     return rows, columns

@@ -15,7 +15,7 @@ from fastmma.triton.gluon.mlir import Operation, Region, parse_module
 
 
 class Need(NamedTuple):
-    """How an operation's name begins, and the compute capabilities that have it: from the first to before the last."""
+    """Operations whose names begin so, and the compute capabilities that have them: from the first to before the last."""
 
     name: str
     first: int
