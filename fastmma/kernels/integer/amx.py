@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,8 +47,11 @@ def gemm(a: _Bytes, b: _Bytes, c: NDArray[np.int32] | None, out: NDArray[np.int3
     product = _Product(config, (m, n, k))
     threads = min(threads, max(1, m * n * k // _WORK_OF_A_THREAD))
     kept, memory = _memory(product.size)
-    phases = product.packing(where, memory.address), product.multiplication(where, memory.address, KERNEL.address(config), threads)
-    run_phases(phases, threads, OfWorkers(lambda: AlignedMemory(_SCRATCH)))
+    if threads == 1:
+        product.alone(where, memory.address)
+    else:
+        phases = product.packing(where, memory.address), product.multiplication(where, memory.address, KERNEL.address(config), threads)
+        run_phases(phases, threads, OfWorkers(lambda: AlignedMemory(_SCRATCH)))
     _kept.append((kept, memory))
     if target is not out:
         out[...] = target
@@ -128,9 +132,27 @@ class _Product:
         strides = self.block_bytes, self.block_bytes // 2, *before[1:], out.row_stride
         return a, b, before[0], after, scratch, *strides, min(_CHUNKS, self._chunks - start), last_row - row, last_column - column
 
+    def alone(self, where: Where, panels: int) -> None:
+        """Compute the product on the caller's thread, where signal handlers run between two pieces."""
+        blocks, at_once, memory = sum(self.blocks), self._at_once(), AlignedMemory(_SCRATCH)
+        scratch = memory.address
+        for first in range(0, blocks, at_once):
+            self.pack(where, panels, (first, min(first + at_once, blocks)), scratch)
+        for tile in zip(*(line.tolist() for line in self._tiles(1)), strict=True):
+            self.compute(where, panels, MacroTile(*tile), scratch)
+
+    def _at_once(self) -> int:
+        """Count the blocks of an operand that are packed in a piece."""
+        return max(1, _PACKED_AT_ONCE // self.block_bytes)
+
+    def _tiles(self, threads: int) -> _MacroTiles:
+        """Cut the results for so many threads."""
+        m, n, k = self._shape
+        return _macro_tiles(m, n, min(k, _CHUNKS * ROW_BYTES), threads)
+
     def packing(self, where: Where, panels: int) -> Phase:
         """The packing of both operands, some blocks at a time."""
-        (m, n, k), at_once = self._shape, max(1, _PACKED_AT_ONCE // self.block_bytes)
+        (m, n, k), at_once = self._shape, self._at_once()
         firsts = [np.arange(0, blocks, at_once) for blocks in self.blocks]
         phase = Phase(sum(map(len, firsts)), 1, 1 + len(where.a) + 5, scratch=1 + len(where.a) + 4)
         parts = np.split(phase.records[:, 0], [len(firsts[0])])
@@ -143,8 +165,7 @@ class _Product:
 
     def multiplication(self, where: Where, panels: int, entry: int, threads: int) -> Phase:
         """The macro tiles for threads."""
-        m, n, k = self._shape
-        tiles = _macro_tiles(m, n, min(k, _CHUNKS * ROW_BYTES), threads)
+        tiles = self._tiles(threads)
         phase = Phase(len(tiles.row), -(-self._chunks // _CHUNKS), 14, scratch=5)
         phase.records[:, :, 0] = entry
         for number in range(phase.records.shape[1]):
@@ -162,6 +183,7 @@ class _MacroTiles(NamedTuple):
     last_column: NDArray[np.int64]
 
 
+@lru_cache(16)
 def _macro_tiles(rows: int, columns: int, depth: int, threads: int) -> _MacroTiles:
     """MacroTiles whose part of B stays in the L2 cache, narrower where threads would have too few of them, panel after panel."""
     down, across = -(-rows // BLOCK), -(-columns // BLOCK)
