@@ -21,7 +21,7 @@ from fastmma.kernels.matrices.memory import AlignedMemory
 
 _Bytes = NDArray[np.int8] | NDArray[np.uint8]
 
-_PANEL_BYTES = 1 << 20  # of B in a macro tile: a half of the L2 cache, which two threads may share
+_PANEL_BYTES = 1 << 20  # of B in a macro tile: a half of the L2 cache
 _CHUNKS = 64  # tiles of k in a slice
 _HIGHEST = 128  # blocks of rows in a macro tile
 _TILES_PER_THREAD = 8
@@ -187,7 +187,7 @@ class _MacroTiles(NamedTuple):
 def _macro_tiles(rows: int, columns: int, depth: int, threads: int) -> _MacroTiles:
     """MacroTiles whose part of B stays in the L2 cache, narrower where threads would have too few of them, panel after panel."""
     down, across = -(-rows // BLOCK), -(-columns // BLOCK)
-    wide, high, last = max(1, _PANEL_BYTES // (depth * BLOCK * min(threads, 2))), _HIGHEST, 0
+    wide, high, last = max(1, _PANEL_BYTES // (depth * BLOCK)), _HIGHEST, 0
     if threads > 1:
         wide = min(wide, max(2, across * -(-down // FEWEST_BLOCKS) // (2 * threads)))
         panels = -(-across // wide)
