@@ -73,7 +73,7 @@ def multiply_whole(
     panels: int,
     scratch: int,
 ) -> None:
-    """``out = c + a b`` for a shape (rows, columns, k): pack A and B, then multiply slice by slice of k by the micro-kernel at an address."""
+    """``out = c + a b`` for a shape (rows, columns, k): pack A and B, then multiply slices of k by the micro-kernel at an address."""
     rows, columns, k = shape
     chunks = -(-k // ROW_BYTES)
     b_panels = panels + -(-rows // BLOCK) * chunks * 2 * TILE_BYTES
