@@ -18,7 +18,7 @@ from fastmma.torch import composites, conditions, frames, functions, fused, neut
 from fastmma.torch.attention import FUSED as FUSED_ATTENTION
 from fastmma.torch.attention import answered
 from fastmma.torch.emulation import Computation, Emulation, tensors_text
-from fastmma.torch.kept_calls import KeptFunction, kept_product, key_of
+from fastmma.torch.kept_calls import SCALARS, KeptFunction, kept_product, key_of
 from fastmma.torch.kept_products import kept_by
 from fastmma.torch.kinds import (
     BODY,
@@ -188,7 +188,7 @@ def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], 
         return func(*args, **kwargs)
     mode.told += 1
     line = mode.run.computed(kind.line.operator, args)
-    key = None if mode.run.guess else key_of(kind, args, kwargs)
+    key = key_of(kind, args, kwargs) if kind.name in functions.PLACED and not mode.run.guess else None
     if key is not None and key not in mode.calls:
         placed = in_default_mode(functions.place, func, args, kwargs)
         mode.calls.keep(key, placed and KeptFunction(placed, line))
@@ -356,8 +356,13 @@ def innermost() -> DispatchMode | None:
 def emulates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DispatchMode | None:
     """Find the mode that a call above autograd concerns."""
     mode = innermost()
-    fake = any(type(each).__name__ == _FAKE for each in tree_leaves((args, kwargs)))
-    return None if mode is None or mode.passes or fake else mode
+    return None if mode is None or mode.passes or _has_fake(args) or _has_fake(tuple(kwargs.values())) else mode
+
+
+def _has_fake(values: tuple[Any, ...]) -> bool:
+    """Tell whether a tensor among arguments, or within them, holds nothing."""
+    rest = [each for each in values if type(each) not in _PLAIN and not isinstance(each, SCALARS)]
+    return any(type(each).__name__ == _FAKE for each in tree_leaves(rest)) if rest else False
 
 
 def recognise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fastmma.host.float_mode import is_default
-from fastmma.torch.functions import Placed, places_of
+from fastmma.torch.functions import Placed, PlacedRows, places_of
 from fastmma.torch.plans import ALIGNED
 from fastmma.torch.report import EMULATED, Line, Tally
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fastmma.torch.emulation import Computation, Emulation
 
 Key = tuple[Any, ...]
-_SCALARS = (bool, int, float, str, torch.dtype, type(None))
+SCALARS = (bool, int, float, str, torch.dtype, type(None))
 _AGAIN = "again"  # stands in keys for a tensor that is the one before, so that places of operands among arguments are told apart
 
 
@@ -44,14 +44,14 @@ def key_of(kind: object, args: tuple[Any, ...], kwargs: dict[str, Any], modes: C
                 before = each
                 place = each.data_ptr() % ALIGNED
                 key.append((each.dtype, each.shape, each.stride(), place, each.is_cpu, each.is_neg(), each.layout))
-            elif isinstance(each, _SCALARS):
+            elif isinstance(each, SCALARS):
                 key.append(repr(each))  # which tells 1 from 1.0, and 0.0 from -0.0
             else:
                 return None
     except RuntimeError:  # of tensors that are sparse or nested
         return None
     for name, each in kwargs.items():
-        if not isinstance(each, _SCALARS):
+        if not isinstance(each, SCALARS):
             return None
         key += name, repr(each)
     if modes is not None and before is not None:
@@ -97,17 +97,19 @@ def kept_product(computation: Computation, operands: tuple[Tensor | None, ...], 
 
 
 class KeptFunction:
-    """Compute and count calls of one form of a function of each element."""
+    """Compute and count calls of one form of a function of each element, or of rows."""
 
-    def __init__(self, placed: Placed, line: Line) -> None:
+    def __init__(self, placed: Placed | PlacedRows, line: Line) -> None:
         self._placed, self.line = placed, line
         self._result = _without_memory(placed.shape, placed.stride, placed.dtype)
 
     def compute(self, run: Emulation, tally: Tally, args: tuple[Any, ...]) -> Tensor | None:
-        """Compute a call; return None where products are only assumed."""
+        """Compute a call; return None where products are only assumed, or the order of additions is not known."""
         if run.guess or not is_default():
             return None
         result = self._placed.compute(args, torch.empty_like(self._result), run.settings.threads)
+        if result is None:
+            return None
         tally.count(self, run.report)
         return result
 
