@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels.integer.amx_kernel import BLOCK, KERNEL, SCRATCH, AmxConfig
-from fastmma.kernels.integer.amx_panels import WORDS, entries, packers
-from fastmma.kernels.integer.panels import WORDS_SCRATCH, Operand, Result
+from fastmma.kernels.integer.amx_panels import WORDS, entries, packers, whole
+from fastmma.kernels.integer.panels import WORDS_SCRATCH
 from fastmma.kernels.integer.words import Arithmetic, Where, address_at, locate
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES
 from fastmma.kernels.llvm.pieces import Phase, run_phases
@@ -70,26 +70,22 @@ class FixedBytes:
     """A product of a shape (rows, columns, k), computed again and again, as `fastmma.kernels.integer.words.FixedWords` is."""
 
     def __init__(self, config: AmxConfig, shape: tuple[int, int, int], a: tuple[int, int], b: tuple[int, int], *, start: bool) -> None:
-        rows, columns, _ = shape
-        self._product, self._a, self._b = _Product(config, shape), (*a, 0), (b[1], b[0], 0)  # of operands, all but the address
-        self._whole, self._stride = MacroTile(0, rows, 0, columns), 4 * columns
+        self._shape, self._kernel, self._multiply = shape, KERNEL.address(config), whole()
+        self._size, self._stride = _Product(config, shape).size, 4 * shape[1]
+        self._a, self._b = (*a, 0, 0), (b[1], b[0], 0, 0)  # of operands, all but the address
         self._zeros = None if start else AlignedMemory(4 * BLOCK, zeroed=True)
-        self._repeated = None if self._zeros is None else Result(self._zeros.address, 0, 0)
+        self._repeated = None if self._zeros is None else (self._zeros.address, 0, 0, 0)
         self._free: list[AlignedMemory] = []
 
     def __call__(self, a: Any, b: Any, out: int, start: Any = None, addend: int = 0) -> bool:
         """Write the product, from `start` on if it has such; every product is within reach."""
-        product = self._product
         try:
             memory = self._free.pop()
         except IndexError:
-            memory = AlignedMemory(product.size, _SCRATCH)
-        panels, scratch = memory.addresses
-        c = self._repeated or Result(address_at(start), self._stride, 4)
-        left, right = Operand(address_at(a), *self._a), Operand(address_at(b), *self._b)
-        where = Where(left, right, c, Result(out, self._stride, 4), ())
-        product.pack(where, panels, (0, sum(product.blocks)), scratch)
-        product.compute(where, panels, self._whole, scratch)
+            memory = AlignedMemory(self._size, _SCRATCH)
+        c, results = self._repeated or (address_at(start), self._stride, 4, 0), (out, self._stride, 4, 0)
+        left, right = (address_at(a), *self._a), (address_at(b), *self._b)
+        self._multiply(self._kernel, left, right, c, results, self._shape, _CHUNKS, *memory.addresses)
         self._free.append(memory)
         return True
 

@@ -10,11 +10,12 @@ import numpy as np
 from fastmma.kernels.integer.amx_kernel import BLOCK
 from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.micro_kernel import copy_byte, copy_line, load_word, store_word, words_of_lines
-from fastmma.kernels.integer.panels import Operand, pack_words
+from fastmma.kernels.integer.panels import Operand, Result, pack_words
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES, TILE_ROWS
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.direct import emitted, entry_of
+from fastmma.kernels.llvm.micro_kernel import run_at
 
 WORDS = WordsConfig("bytes", TILE_ROWS, BLOCK, 2)  # words as tiles have them, and blocks
 _WORDS_OF_ROW = ROW_BYTES // 4
@@ -59,7 +60,36 @@ def pack_columns(config: WordsConfig, b: Operand, k: int, first: int, last: int,
     pack_words(config, b, k, 0, -(-k // 4), first, last, TILE_ROWS, chunks * _WORDS_OF_ROW, target, scratch)
 
 
-_GIVEN = kinds.kind_of(WORDS), kinds.kind_of(Operand(0, 0, 0, 0)), *[kinds.int64] * 5
+@compiled
+def multiply_whole(
+    config: WordsConfig,
+    kernel: int,
+    a: Operand,
+    b: Operand,
+    c: Result,
+    out: Result,
+    shape: tuple[int, int, int],
+    slice_chunks: int,
+    panels: int,
+    scratch: int,
+) -> None:
+    """``out = c + a b`` for a shape (rows, columns, k): pack A and B, then multiply slices of k by the micro-kernel at an address."""
+    rows, columns, k = shape
+    chunks = -(-k // ROW_BYTES)
+    b_panels = panels + -(-rows // BLOCK) * chunks * 2 * TILE_BYTES
+    pack_rows(config, a, k, 0, rows, panels, scratch)
+    pack_columns(config, b, k, 0, columns, b_panels, scratch)
+    strides = chunks * 2 * TILE_BYTES, chunks * TILE_BYTES
+    before, before_strides = c.address, (c.row_stride, BLOCK * c.column_step)
+    for start in range(0, chunks, slice_chunks):
+        places = panels + start * 2 * TILE_BYTES, b_panels + start * TILE_BYTES, before, out.address, scratch
+        steps = strides + before_strides + (out.row_stride,)
+        run_at(kernel, places + steps + (min(slice_chunks, chunks - start), rows, columns))
+        before, before_strides = out.address, (out.row_stride, BLOCK * out.column_step)
+
+
+_OPERAND, _RESULT = kinds.kind_of(Operand(0, 0, 0, 0)), kinds.kind_of(Result(0, 0, 0))
+_GIVEN = kinds.kind_of(WORDS), _OPERAND, *[kinds.int64] * 5
 
 
 @cache
@@ -74,3 +104,11 @@ def entries() -> tuple[int, int]:
     """Return the addresses of the code of both, which takes the address of a record of their numbers, after `WORDS`."""
     rows, columns = (entry_of(each, *_GIVEN) for each in (pack_rows, pack_columns))
     return rows, columns
+
+
+@cache
+def whole() -> Callable[..., None]:
+    """`multiply_whole`."""
+    shape = kinds.Group((kinds.int64,) * 3)
+    given = kinds.int64, _OPERAND, _OPERAND, _RESULT, _RESULT, shape, *[kinds.int64] * 3
+    return partial(emitted(multiply_whole, kinds.kind_of(WORDS), *given), WORDS)

@@ -37,18 +37,21 @@ class Tiles:
         """Set a tile to zero."""
         self._call("tilezero", ir.Constant(I8, tile))
 
-    def load(self, tile: int, place: ir.Value, stride: int) -> None:
+    def load(self, tile: int, place: ir.Value, stride: int | ir.Value) -> None:
         """Read the rows of a tile, which are `stride` bytes apart."""
-        self._call("tileloadd64", ir.Constant(I8, tile), place, ir.Constant(I64, stride))
+        self._call("tileloadd64", ir.Constant(I8, tile), place, self._bytes(stride))
 
-    def store(self, tile: int, place: ir.Value, stride: int) -> None:
+    def store(self, tile: int, place: ir.Value, stride: int | ir.Value) -> None:
         """Write the rows of a tile, `stride` bytes apart."""
-        self._call("tilestored64", ir.Constant(I8, tile), place, ir.Constant(I64, stride))
+        self._call("tilestored64", ir.Constant(I8, tile), place, self._bytes(stride))
 
     def multiply(self, total: int, a: int, b: int, signed: tuple[bool, bool]) -> None:
         """Add products of bytes to a tile of int32, which wrap: rows of `a` are bytes of k, rows of `b` words of four k of each column."""
         letters = "".join(_LETTERS[each] for each in signed)
         self._call(f"tdpb{letters}d", *(ir.Constant(I8, tile) for tile in (total, a, b)))
+
+    def _bytes(self, stride: int | ir.Value) -> ir.Value:
+        return ir.Constant(I64, stride) if isinstance(stride, int) else stride
 
     def _call(self, name: str, *arguments: ir.Value) -> None:
         self._emit.intrinsic(f"x86.{name}", ir.VoidType(), *arguments)
@@ -71,11 +74,11 @@ class PlainTiles(Tiles):
         with for_range(emit.builder, emit.index(TILE_ROWS)) as row:
             emit.store(emit.constant(_ROW, 0), self._memory, emit.sum(emit.scaled(row.index, ROW_BYTES), tile * TILE_BYTES))
 
-    def load(self, tile: int, place: ir.Value, stride: int) -> None:
+    def load(self, tile: int, place: ir.Value, stride: int | ir.Value) -> None:
         """Read the rows of a tile, which are `stride` bytes apart."""
         self._copy(tile, place, stride, stores=False)
 
-    def store(self, tile: int, place: ir.Value, stride: int) -> None:
+    def store(self, tile: int, place: ir.Value, stride: int | ir.Value) -> None:
         """Write the rows of a tile, `stride` bytes apart."""
         self._copy(tile, place, stride, stores=True)
 
@@ -98,10 +101,10 @@ class PlainTiles(Tiles):
         top = self._emit.shifted_left(words, 24 - 8 * place)
         return self._emit.builder.ashr(top, self._emit.constant(_ROW, 24)) if signed else self._emit.shifted_right(top, 24)
 
-    def _copy(self, tile: int, place: ir.Value, stride: int, *, stores: bool) -> None:
+    def _copy(self, tile: int, place: ir.Value, stride: int | ir.Value, *, stores: bool) -> None:
         emit = self._emit
         with for_range(emit.builder, emit.index(TILE_ROWS)) as row:
             kept = emit.at(self._memory, emit.sum(emit.scaled(row.index, ROW_BYTES), tile * TILE_BYTES))
-            given = emit.at(place, emit.scaled(row.index, stride))
+            given = emit.at(place, emit.builder.mul(row.index, self._bytes(stride)))
             source, target = (kept, given) if stores else (given, kept)
             emit.store(emit.load(_ROW, source), target)
