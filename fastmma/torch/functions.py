@@ -199,6 +199,38 @@ def _reduced(name: str, given: dict[str, Any], tensors: list[Tensor], threads: i
         return None
 
 
+class Reduced(NamedTuple):
+    """A sum, or what contains one, with arguments of a call that are no tensors.
+
+    Attributes
+    ----------
+    name : str
+    overload : _Overload
+    kwargs : dict
+    """
+
+    name: str
+    overload: _Overload
+    kwargs: dict[str, Any]
+
+    def compute(self, args: tuple[Any, ...], threads: int | None) -> Any:
+        """Compute a call of the same form; None where its order is not known."""
+        libdevice.required_release()
+        try:
+            return with_threads(threads, reductions.ROWS[self.name], _arguments(self.overload, args, self.kwargs))
+        except NotEmulatedError:
+            return None
+
+
+def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reduced | None:
+    """Find what computes calls like one that `compute` computed; None where it is no sum whose arguments all tell its form."""
+    overload = _overload(func)
+    is_sum = overload.name in reductions.ROWS and overload.name not in ROWS
+    if not is_sum or overload.draws or overload.form != NEW or any(isinstance(each, complex) for each in args):
+        return None
+    return Reduced(overload.name, overload, dict(kwargs))
+
+
 def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: int | None = None) -> Any:
     """Compute a function of each element with the bits of a GPU; None where its formula is not known, or a text that says why not."""
     overload = _overload(func)
