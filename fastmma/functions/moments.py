@@ -12,6 +12,8 @@ from fastmma.functions.arithmetic import Floats, fuse
 from fastmma.functions.block import WARP, start_sums
 from fastmma.host.addresses import address_of
 
+_THREADS, _VECTOR = 128, 4
+
 
 class Moments(NamedTuple):
     """Hold what threads have seen: the mean, the sum of squared differences from it, and how many elements."""
@@ -30,13 +32,6 @@ def start_moments(rows: int, threads: int) -> Moments:
     return Moments(*(start_sums(rows, threads) for _ in range(3)))
 
 
-def take_vectors(values: Floats, threads: int) -> Moments:
-    """Take moments of rows by threads, of which each takes every `threads`-th vector of 4; differences are multiplied by 1 / count."""
-    found = start_moments(len(values), threads)
-    kernels.functions.moments.join_vectors(address_of(values), *values.shape, threads, *map(address_of, found))
-    return found
-
-
 def take_elements(values: Floats, threads: int) -> Moments:
     """Take moments of rows by threads, of which each takes every `threads`-th element; differences are divided by the count."""
     found = start_moments(len(values), threads)
@@ -44,24 +39,26 @@ def take_elements(values: Floats, threads: int) -> Moments:
     return found
 
 
-def join_by_reciprocal(found: Moments) -> tuple[Floats, Floats]:
-    """Join the 128 threads of a block as ``cuWelfordCombine`` does; `found` is used up. Return means, and sums of squared differences.
+def find_moments(values: Floats) -> tuple[Floats, Floats]:
+    """Find means and sums of squared differences of rows by 128 threads, of which each takes every 128th vector of 4.
 
-    The means are weighted by the shares of the counts, which are those of the first row.
+    Differences are multiplied by 1 / count; threads are joined as ``cuWelfordCombine`` does, means weighted by shares of counts.
     """
-    mean, squares, counts = found
-    shares = _shares_of(counts[0].tobytes())
-    kernels.functions.moments.join_warps(address_of(mean), address_of(squares), address_of(shares), len(mean), mean.strides[0])
-    return mean[:, 0], squares[:, 0]
+    rows, columns = values.shape
+    mean, squares, scratch = np.empty(rows, np.float32), np.empty(rows, np.float32), start_sums(2, _THREADS)
+    addresses = map(address_of, (_shares_of(columns), scratch, mean, squares))
+    kernels.functions.moments.find_moments(address_of(values), rows, columns, *addresses)
+    return mean, squares
 
 
 @lru_cache(64)
-def _shares_of(counts: bytes) -> Floats:
+def _shares_of(columns: int) -> Floats:
     """The shares of both threads of each pair that is joined, and what the upper one has seen; for each level, by the lower one.
 
     Counts are multiplied by the reciprocal of their sum. Threads that have seen nothing leave each other as they are.
     """
-    seen = np.frombuffer(counts, np.float32).copy()
+    vectors = columns // _VECTOR
+    seen = np.float32(_VECTOR) * (vectors // _THREADS + (np.arange(_THREADS) < vectors % _THREADS)).astype(np.float32)
     levels = [(size // 2, 1, WARP) for size in (32, 16, 8, 4, 2)] + [(len(seen) // 2, WARP, len(seen)), (WARP, WARP, len(seen))]
     shares = np.zeros((len(levels), 3, len(seen)), np.float32)
     for level, (offset, distance, size) in zip(shares, levels, strict=True):

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import Floats, apply, fuse, round_to, widen
-from fastmma.functions.block import add_block, halve_rows, start_sums
-from fastmma.functions.moments import join_block, join_by_reciprocal, take_elements, take_vectors
+from fastmma.functions.block import halve_rows, start_sums
+from fastmma.functions.moments import find_moments, join_block, take_elements
 from fastmma.host.addresses import address_of
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.host.float_mode import default_floats
@@ -66,12 +66,12 @@ def _statistics(values: Floats, eps: float, centred: bool) -> _Statistics:
         else:
             variance = fuse(found.mean, found.mean, variance)
     elif centred:
-        means, squares = join_by_reciprocal(take_vectors(values, _THREADS))
-        mean, variance = np.ascontiguousarray(means), squares / np.float32(count)
+        mean, squares = find_moments(values)
+        variance = squares / np.float32(count)
     else:
-        sums = start_sums(rows, _THREADS)
-        kernels.functions.sums.add_squares_of_vectors(address_of(values), rows, count, _THREADS, address_of(sums))
-        variance = add_block(sums) / np.float32(count)
+        scratch, squares = start_sums(1, _THREADS), np.empty(rows, np.float32)
+        kernels.functions.norms.add_squares(address_of(values), rows, count, address_of(scratch), address_of(squares))
+        variance = squares / np.float32(count)
     return _Statistics(mean, libdevice.call("rsqrtf", variance + np.float32(eps)))
 
 
@@ -99,11 +99,13 @@ def _backward(
         raise NotEmulatedError(f"gradients of weights of a norm of more than {_MOST_ROWS} rows were not recorded")
     mean, rstd = (np.ascontiguousarray(each).reshape(-1) for each in found)
     factors = np.ones(columns, np.float32) if w is None else w
-    sums, products = start_sums(rows, _THREADS), start_sums(rows, _THREADS)
-    kernels.functions.norms.add_along_rows(dy, values, factors, mean, rstd, sums, products)
-    total = add_block(sums) if centred else np.zeros(rows, np.float32)
+    scratch, total, products = start_sums(2, _THREADS), np.empty(rows, np.float32), np.empty(rows, np.float32)
+    given = map(address_of, (dy, values, factors, mean, rstd))
+    kernels.functions.norms.add_along_rows(*given, rows, columns, *map(address_of, (scratch, total, products)))
+    if not centred:
+        total = np.zeros(rows, np.float32)
     share = np.float32(1) / np.float32(columns) * rstd
-    of_rows = (each[:, None] for each in (mean, rstd, total, add_block(products), share))
+    of_rows = (each[:, None] for each in (mean, rstd, total, products, share))
     result = apply("layer_norm_backward", dy, values, np.float32(columns) * factors, *of_rows, out_dtype=x.dtype).reshape(x.shape)
     if w is None:
         return (result,)

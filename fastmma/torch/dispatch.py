@@ -18,7 +18,7 @@ from fastmma.torch import composites, conditions, frames, functions, fused, neut
 from fastmma.torch.attention import FUSED as FUSED_ATTENTION
 from fastmma.torch.attention import answered
 from fastmma.torch.emulation import Computation, Emulation, tensors_text
-from fastmma.torch.kept_calls import SCALARS, KeptFunction, kept_product, key_of
+from fastmma.torch.kept_calls import Key, kept_function, kept_product, key_of
 from fastmma.torch.kept_products import kept_by
 from fastmma.torch.kinds import (
     BODY,
@@ -100,6 +100,7 @@ class DispatchMode(TorchDispatchMode):
             result = kind.compute(*args, **kwargs)
             self.neutral[kind] = self.neutral.get(kind, 0) + 1
             return result
+        compute: _Answer
         if answer is PRODUCT or answer is FUNCTION:
             key = key_of(kind, args, kwargs, self.modes if answer is PRODUCT else None)
             kept = None if key is None else self.calls.get(key)
@@ -107,10 +108,13 @@ class DispatchMode(TorchDispatchMode):
             if found is not None:
                 self.told += 1
                 return found
+            compute = partial(_product if answer is PRODUCT else _function, key=key)
+        else:
+            compute = _ANSWERS[answer]
         if answer in _APART or not autocast.is_on():
-            return _ANSWERS[answer](self, kind, func, args, kwargs)
+            return compute(self, kind, func, args, kwargs)
         with autocast.paused():
-            return _ANSWERS[answer](self, kind, func, args, kwargs)
+            return compute(self, kind, func, args, kwargs)
 
     @contextmanager
     def guessing(self, why: str) -> Iterator[None]:
@@ -174,8 +178,8 @@ def _told(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwar
     return result
 
 
-def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Compute a function of each element with the bits of the GPU, where they are known and IEEE 754 does not fix them."""
+def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], key: Key | None = None) -> Any:
+    """Compute a function with the bits of the GPU, where they are known and IEEE 754 does not fix them; keep what does so at once."""
     settings = mode.run.settings
     fixed = kind.other in (FIXED, MENDED) and kind.unless(args, kwargs) is None
     if fixed or not settings.computes_functions or _holds_nothing(args):
@@ -188,19 +192,16 @@ def _function(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], 
         return func(*args, **kwargs)
     mode.told += 1
     line = mode.run.computed(kind.line.operator, args)
-    key = key_of(kind, args, kwargs) if kind.name in functions.PLACED and not mode.run.guess else None
-    if key is not None and key not in mode.calls:
-        placed = in_default_mode(functions.place, func, args, kwargs)
-        mode.calls.keep(key, placed and KeptFunction(placed, line))
+    if key is not None and not mode.run.guess and key not in mode.calls:
+        mode.calls.keep(key, in_default_mode(kept_function, kind, func, args, kwargs, line))
     return None if result is functions.DONE else result
 
 
-def _product(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _product(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], key: Key | None = None) -> Any:
     """Compute a product; keep what computes calls like it at once."""
     if _holds_nothing(args):
         return func(*args, **kwargs)
     mode.told += 1
-    key = key_of(kind, args, kwargs, mode.modes)
     if key is None or key in mode.calls:
         return answered(mode.run, func, args, kwargs)
     kept = None
@@ -332,7 +333,8 @@ def _holds_nothing(args: tuple[Any, ...]) -> bool:
     return False
 
 
-_ANSWERS: dict[str, Callable[[DispatchMode, Kind, Any, tuple[Any, ...], dict[str, Any]], Any]] = {
+_Answer = Callable[[DispatchMode, Kind, Any, tuple[Any, ...], dict[str, Any]], Any]
+_ANSWERS: dict[str, _Answer] = {
     FIXED: _fixed,
     MENDED: _mended,
     TOLD: _told,
@@ -356,13 +358,16 @@ def innermost() -> DispatchMode | None:
 def emulates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DispatchMode | None:
     """Find the mode that a call above autograd concerns."""
     mode = innermost()
-    return None if mode is None or mode.passes or _has_fake(args) or _has_fake(tuple(kwargs.values())) else mode
+    return None if mode is None or mode.passes or _is_fake(args) or _is_fake(kwargs) else mode
 
 
-def _has_fake(values: tuple[Any, ...]) -> bool:
-    """Tell whether a tensor among arguments, or within them, holds nothing."""
-    rest = [each for each in values if type(each) not in _PLAIN and not isinstance(each, SCALARS)]
-    return any(type(each).__name__ == _FAKE for each in tree_leaves(rest)) if rest else False
+def _is_fake(given: Any) -> bool:
+    """Is a tensor that holds nothing among arguments?"""
+    if isinstance(given, torch.Tensor):
+        return type(given).__name__ == _FAKE
+    if isinstance(given, tuple | list):
+        return any(map(_is_fake, given))
+    return any(type(each).__name__ == _FAKE for each in tree_leaves(given)) if isinstance(given, dict) and given else False
 
 
 def recognise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fastmma import kernels
-from fastmma.functions import libdevice, softmax
+from fastmma.functions import libdevice
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.threads import with_threads
 from fastmma.torch import draws, formulas, lists, loss_formulas, quotients, reductions
@@ -27,9 +27,7 @@ FLOATS = tuple(BITS)
 _EXTRA = {"log_sigmoid_forward": lambda result: (result, result.new_empty(0))}  # which return what a GPU leaves empty
 ROWS = formulas.ROWS | quotients.ROWS | loss_formulas.ROWS
 # names of functions that are a formula of their arguments, and nothing else; and of formulas that some numbers have, and others have not
-_FORMULAS = (frozenset(formulas.ROWS) | frozenset(quotients.ROWS)) - frozenset(loss_formulas.ROWS) - frozenset(_EXTRA)
-_SOFTMAX = {"_softmax": False, "_log_softmax": True}
-PLACED = _FORMULAS | frozenset(_SOFTMAX)  # whose calls are computed from addresses, once one of their form was computed
+_PLACED = (frozenset(formulas.ROWS) | frozenset(quotients.ROWS)) - frozenset(loss_formulas.ROWS) - frozenset(_EXTRA)
 _BY_NUMBERS = frozenset({"floor_divide"})
 DONE = object()  # the result of what only changes its arguments
 
@@ -168,49 +166,12 @@ def places_of(args: tuple[Any, ...]) -> dict[int, int]:
     return found if len(list(itertools.groupby(each for each, _ in tensors))) == len(found) else {}
 
 
-class PlacedRows(NamedTuple):
-    """A softmax of contiguous rows along the last dimension.
-
-    Attributes
-    ----------
-    normalizer : Normalizer
-    shape, stride : tuple of int
-        Of the result.
-    dtype : torch.dtype
-    """
-
-    normalizer: softmax.Normalizer
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    dtype: torch.dtype
-
-    def compute(self, args: tuple[Any, ...], result: Tensor, threads: int | None) -> Tensor | None:
-        """Compute a call into memory for its result; return None where its address decides how a GPU adds."""
-        x = args[0]
-        if x.storage_offset() * x.itemsize % reductions.ALIGNED:
-            return None
-        self.normalizer.run(x.data_ptr(), result.data_ptr(), threads)
-        return result
-
-
-def _place_rows(log: bool, given: dict[str, Any]) -> PlacedRows | None:
-    """Find what computes a softmax."""
-    x, width = given["self"], given["self"].shape[-1]
-    if given["dim"] not in (-1, x.dim() - 1) or not x.is_contiguous() or width < softmax.SHORT:
-        return None
-    dtype = torch.float32 if given["half_to_float"] else x.dtype
-    found = softmax.Normalizer((x.numel() // width, width), DTYPES[x.dtype], DTYPES[dtype], inner=1, log=log)
-    return PlacedRows(found, tuple(x.shape), x.stride(), dtype)
-
-
-def place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Placed | PlacedRows | None:
+def place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Placed | None:
     """Find what computes calls like one that `compute` computed; None where operands are copied, or numbers in them decide the formula."""
     overload = _overload(func)
     given, tensors = _arguments(overload, args, kwargs), [each for each in args if isinstance(each, Tensor)]
     name, in_place = overload.name, overload.form == IN_PLACE
-    if name in _SOFTMAX and overload.form == NEW and tensors and tensors[0].dim() and tensors[0].numel():
-        return _place_rows(_SOFTMAX[name], given)
-    if name not in _FORMULAS or overload.draws or overload.form == OUT or not all(each.dim() and each.numel() for each in tensors):
+    if name not in _PLACED or overload.draws or overload.form == OUT or not all(each.dim() and each.numel() for each in tensors):
         return None
     formula = ROWS[name](given)
     assert formula is not None
@@ -236,6 +197,38 @@ def _reduced(name: str, given: dict[str, Any], tensors: list[Tensor], threads: i
         return with_threads(threads, reductions.ROWS[name], given)
     except NotEmulatedError:
         return None
+
+
+class Reduced(NamedTuple):
+    """A sum, or what contains one, with arguments of a call that are no tensors.
+
+    Attributes
+    ----------
+    name : str
+    overload : _Overload
+    kwargs : dict
+    """
+
+    name: str
+    overload: _Overload
+    kwargs: dict[str, Any]
+
+    def compute(self, args: tuple[Any, ...], threads: int | None) -> Any:
+        """Compute a call of the same form; None where its order is not known."""
+        libdevice.required_release()
+        try:
+            return with_threads(threads, reductions.ROWS[self.name], _arguments(self.overload, args, self.kwargs))
+        except NotEmulatedError:
+            return None
+
+
+def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reduced | None:
+    """Find what computes calls like one that `compute` computed; None where it is no sum whose arguments all tell its form."""
+    overload = _overload(func)
+    is_sum = overload.name in reductions.ROWS and overload.name not in ROWS
+    if not is_sum or overload.draws or overload.form != NEW or any(isinstance(each, complex) for each in args):
+        return None
+    return Reduced(overload.name, overload, dict(kwargs))
 
 
 def compute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], threads: int | None = None) -> Any:

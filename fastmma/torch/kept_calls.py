@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from fastmma.functions import autocast
 from fastmma.host.float_mode import is_default
-from fastmma.torch.functions import Placed, PlacedRows, places_of
+from fastmma.torch.functions import Placed, Reduced, place, places_of, reduction
+from fastmma.torch.kinds import FIXED, MENDED, Kind
 from fastmma.torch.plans import ALIGNED
 from fastmma.torch.report import EMULATED, Line, Tally
 
@@ -17,12 +19,13 @@ if TYPE_CHECKING:
     from fastmma.torch.emulation import Computation, Emulation
 
 Key = tuple[Any, ...]
-SCALARS = (bool, int, float, str, torch.dtype, type(None))
+_SCALARS = (bool, int, float, str, torch.dtype, type(None))
+_SETTLED = FIXED, MENDED  # answers to calls of functions whose numbers may decide that no kernel is needed
 _AGAIN = "again"  # stands in keys for a tensor that is the one before, so that places of operands among arguments are told apart
 
 
 def key_of(kind: object, args: tuple[Any, ...], kwargs: dict[str, Any], modes: Callable[[torch.dtype], Any] | None = None) -> Key | None:
-    """Describe all of a call but the numbers in its tensors; None where it takes lists, or tensors that do not lie in strides.
+    """Describe all of a call but the numbers in its tensors; None where it takes lists of them, or some that do not lie in strides.
 
     Parameters
     ----------
@@ -31,7 +34,7 @@ def key_of(kind: object, args: tuple[Any, ...], kwargs: dict[str, Any], modes: C
     args, kwargs
         Its own.
     modes : callable, optional
-        torch's settings by the dtype of the last tensor, for calls that depend on them.
+        torch's settings by the dtype of the last tensor, for calls that depend on them, and take no lists at all.
     """
     key: list[Any] = [kind]
     before = None
@@ -44,14 +47,16 @@ def key_of(kind: object, args: tuple[Any, ...], kwargs: dict[str, Any], modes: C
                 before = each
                 place = each.data_ptr() % ALIGNED
                 key.append((each.dtype, each.shape, each.stride(), place, each.is_cpu, each.is_neg(), each.layout))
-            elif isinstance(each, SCALARS):
+            elif isinstance(each, _SCALARS):
                 key.append(repr(each))  # which tells 1 from 1.0, and 0.0 from -0.0
+            elif modes is None and type(each) is list and all(isinstance(one, _SCALARS) for one in each):
+                key.append(repr(each))
             else:
                 return None
     except RuntimeError:  # of tensors that are sparse or nested
         return None
     for name, each in kwargs.items():
-        if not isinstance(each, SCALARS):
+        if not isinstance(each, _SCALARS):
             return None
         key += name, repr(each)
     if modes is not None and before is not None:
@@ -97,21 +102,44 @@ def kept_product(computation: Computation, operands: tuple[Tensor | None, ...], 
 
 
 class KeptFunction:
-    """Compute and count calls of one form of a function of each element, or of rows."""
+    """Compute and count calls of one form of a function of each element."""
 
-    def __init__(self, placed: Placed | PlacedRows, line: Line) -> None:
+    def __init__(self, placed: Placed, line: Line) -> None:
         self._placed, self.line = placed, line
         self._result = _without_memory(placed.shape, placed.stride, placed.dtype)
 
     def compute(self, run: Emulation, tally: Tally, args: tuple[Any, ...]) -> Tensor | None:
-        """Compute a call; return None where products are only assumed, or the order of additions is not known."""
+        """Compute a call; return None where products are only assumed."""
         if run.guess or not is_default():
             return None
         result = self._placed.compute(args, torch.empty_like(self._result), run.settings.threads)
-        if result is None:
-            return None
         tally.count(self, run.report)
         return result
+
+
+class KeptRow:
+    """Compute and count calls of one form of a sum, or of what contains one."""
+
+    def __init__(self, found: Reduced, line: Line) -> None:
+        self._found, self.line = found, line
+
+    def compute(self, run: Emulation, tally: Tally, args: tuple[Any, ...]) -> Any:
+        """Compute a call; return None where products are only assumed, or the order of additions is not known."""
+        if run.guess or autocast.is_on() or not is_default():
+            return None
+        result = self._found.compute(args, run.settings.threads)
+        if result is not None:
+            tally.count(self, run.report)
+        return result
+
+
+def kept_function(kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], line: Line) -> KeptFunction | KeptRow | None:
+    """Return what computes calls like one that was computed, and has a line in the report; None where nothing does so at once."""
+    placed = place(func, args, kwargs)
+    if placed is not None:
+        return KeptFunction(placed, line)
+    reduced = None if kind.other in _SETTLED else reduction(func, args, kwargs)
+    return None if reduced is None else KeptRow(reduced, line)
 
 
 def _without_memory(shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -14,12 +14,12 @@ from torch import Tensor
 from fastmma.functions import embedding, group_norm, largest, losses, norms, optimizers, reduce, scans, softmax
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch import interpolations, pools
-from fastmma.torch.arrays import DTYPES, to_numpy, to_torch
+from fastmma.torch.arrays import DTYPES, as_numpy, to_numpy, to_torch
 from fastmma.torch.batch_norms import normalize, normalize_backward
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _SUMMED = frozenset({0.0, 1.0, 2.0, math.inf, -math.inf})  # orders of norms that take no power
-ALIGNED = 16  # bytes of an address from which kernels load vectors
+_ALIGNED = 16  # bytes of an address from which kernels load vectors
 _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 
 Arguments = Mapping[str, Any]
@@ -29,6 +29,12 @@ Row = Callable[[Arguments], Any]
 def _check_memory(tensor: Tensor, what: str) -> None:
     if not tensor.numel() or tensor.is_neg():
         raise NotEmulatedError(f"torch computes {what} of empty tensors and of negated views itself")
+
+
+def _view(tensor: Tensor) -> NDArray[Any]:
+    """View the memory of a tensor that is not negated."""
+    plain = tensor.is_cpu and tensor.layout is torch.strided and tensor.dtype in DTYPES
+    return as_numpy(tensor) if plain else to_numpy(tensor)
 
 
 def as_gpu_array(tensor: Tensor) -> NDArray[Any]:
@@ -41,21 +47,21 @@ def as_gpu_array(tensor: Tensor) -> NDArray[Any]:
     """
     _check_memory(tensor, "sums")
     if not tensor.is_contiguous():
-        return to_numpy(tensor.contiguous())
-    if tensor.storage_offset() * tensor.itemsize % ALIGNED:
+        return _view(tensor.contiguous())
+    if tensor.storage_offset() * tensor.itemsize % _ALIGNED:
         raise NotEmulatedError("the order of additions is known of tensors from an aligned address")
-    return to_numpy(tensor)
+    return _view(tensor)
 
 
 def as_strided_array(tensor: Tensor) -> tuple[NDArray[Any], dict[str, int]]:
     """Return a tensor as an array of its strides, and where it begins on a GPU, in elements after an aligned address."""
     _check_memory(tensor, "sums")
-    return to_numpy(tensor), {"offset": tensor.storage_offset() % ALIGNED}
+    return _view(tensor), {"offset": tensor.storage_offset() % _ALIGNED}
 
 
 def _indices(tensor: Tensor) -> NDArray[Any]:
     """Return integers that a kernel reads one by one, wherever they lie."""
-    return to_numpy(tensor.contiguous())
+    return _view(tensor.contiguous())
 
 
 def _maybe(tensor: Tensor | None) -> NDArray[Any] | None:

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastmma.host.addresses import address_of
 from fastmma.host.bounded import Bounded
 from fastmma.host.errors import OperandError, OperandTypeError
 from fastmma.host.float_mode import in_default_mode
@@ -225,7 +226,7 @@ def apply(
     if found.rows.repeated:
         arrays = [array if array.size == 1 else np.broadcast_to(array, shape) for array in arrays]
     arrays = list(map(np.ascontiguousarray, arrays))
-    found.run([array.ctypes.data for array in arrays], result.ctypes.data, threads)
+    found.run(list(map(address_of, arrays)), address_of(result), threads)
     return result
 
 

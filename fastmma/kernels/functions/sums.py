@@ -125,34 +125,6 @@ def add_products(values: Any, factors: Any, sums: Any, start: int, stop: int) ->
 
 
 @compiled
-def add_squares_of_vectors(values: int, rows: int, columns: int, threads: int, sums: int) -> None:
-    """Add squares, each by one fused multiply-add, of a vector of 4 values to the sum of the next thread, the first one after the last.
-
-    Rows of values, and sums of their threads, lie at addresses, one row after another; rows have whole vectors.
-    """
-    for _ in range(rows):
-        for first in range(0, columns, 4 * threads):
-            taking = min(threads, (columns - first) // 4)
-            line = values + 4 * first
-            whole = taking - taking % 16
-            for place in range(0, 4 * whole, 64):
-                part = load(line + 4 * place, np.float32, 64)
-                even, odd = even_lanes(part), odd_lanes(part)
-                each = even_lanes(even), even_lanes(odd), odd_lanes(even), odd_lanes(odd)
-                kept = fma(each[0], each[0], load(sums + place, np.float32, 16))
-                kept = fma(each[1], each[1], kept)
-                kept = fma(each[2], each[2], kept)
-                store(fma(each[3], each[3], kept), sums + place)
-            for place in range(4 * whole, 4 * taking, 4):
-                kept_one = load_scalar(sums + place, np.float32)
-                for at in range(line + 4 * place, line + 4 * place + 16, 4):
-                    value = load_scalar(at, np.float32)
-                    kept_one = fma(value, value, kept_one)
-                store(kept_one, sums + place)
-        values, sums = values + 4 * columns, sums + 4 * threads
-
-
-@compiled
 def keep_largest(values: Any, sums: Any, start: int, stop: int) -> None:
     """Keep the larger one, or NaN, of what a thread has and its next value."""
     threads = sums.shape[1]

@@ -216,10 +216,10 @@ def test_scaled_groups_stay_on_the_gpu(scheme: str) -> None:
 def test_scaled_products_within_a_mode() -> None:
     a, b = (drawn(32, 64, dtype=torch.float32, seed=seed).to(torch.float8_e4m3fn).cuda() for seed in (0, 1))
     scale = torch.tensor(0.37).cuda()
-    with fastmma.torch.emulate("B200") as gpu, without_copies(waiting=False):
+    with fastmma.torch.emulate("H200") as gpu, without_copies(waiting=False):
         got = torch._scaled_mm(a, b.t(), scale, scale, out_dtype=torch.bfloat16)
     gpu.report.assert_all_emulated()
-    with fastmma.torch.emulate("B200"):
+    with fastmma.torch.emulate("H200"):
         assert torch.equal(got.cpu(), torch._scaled_mm(a.cpu(), b.cpu().t(), scale.cpu(), scale.cpu(), out_dtype=torch.bfloat16))
 
 
