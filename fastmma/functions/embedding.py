@@ -96,7 +96,7 @@ def embedding_backward(grad: NDArray[Any], indices: NDArray[Any], rows: int, pad
         raise NotEmulatedError("a gradient of an embedding without that of a padding index was not recorded")
     flat = np.ascontiguousarray(indices).reshape(-1).astype(np.int64)
     few, known = 0 < flat.size <= _FEW, grad.dtype != np.float16
-    if few and known and grad.shape[-1] and 0 <= flat.min() and flat.max() < rows:
+    if few and known and grad.shape[-1] and flat.min() >= 0 and flat.max() < rows:
         return _add_chunks_at_once(widen(grad).reshape(len(flat), -1), flat, rows, grad.dtype)
     weight = np.zeros((rows, grad.shape[-1]), grad.dtype)
     if grad.size:
