@@ -143,8 +143,9 @@ class LeftDecoder(Decoder):
         found: list[ir.Value] = []
         size = config.byte_vector
         per_vector = size // self.spec.itemsize
+        values, at_once = (self._pairs, 2 * unit) if config.paired else (self._values, VALUES_AT_ONCE)
         return [
-            *(partial(self._values, place, target, first) for first in range(0, ROWS * unit, VALUES_AT_ONCE)),
+            *(partial(values, place, target, first) for first in range(0, ROWS * unit, at_once)),
             *(partial(self._exponents, place, target, first, found) for first in range(0, ROWS * unit, per_vector)),
             *(partial(self._arranged, target, number, found) for number in range(ROWS * unit // size)),
         ]
@@ -163,6 +164,17 @@ class LeftDecoder(Decoder):
         for value in self.values(place, first):
             self.emit.store(value, target, offset)
             offset += value.type.count * self.config.value_bytes
+
+    def _pairs(self, place: ir.Value, target: ir.Value, first: int) -> None:
+        """Two rows, element by element, in the order of unpack instructions."""
+        emit, count = self.emit, 2 * self.config.unit
+        values = [value for start in range(first, first + count, VALUES_AT_ONCE) for value in self.values(place, start)]
+        offset = first * self.config.value_bytes
+        for upper, lower in zip(values[: len(values) // 2], values[len(values) // 2 :], strict=True):
+            for part in (0, 2):
+                picks = [pick for lane in range(0, 16, 4) for word in range(part, part + 2) for pick in (lane + word, 16 + lane + word)]
+                emit.store(emit.shuffle(upper, lower, picks), target, offset)
+                offset += 64
 
     def _raw(self, place: ir.Value, first: int) -> list[ir.Value]:
         """The next `VALUES_AT_ONCE` codes of 16 bits as f64 of the lowest exponents, in the order of unpack instructions."""
@@ -223,7 +235,7 @@ class LeftDecoder(Decoder):
         for word in words:
             if config.lanes == LINE:
                 for first in (0, ROWS // 2):
-                    rows = [first + row + part for row in range(0, ROWS // 2, 2) for part in (0, 0, 1, 1)]
+                    rows = [first + row + place for row in range(0, ROWS // 2, 2) for place, _ in config.places[:4]]
                     emit.store(emit.shuffle(word, word, rows), target, offset)
                     offset += 64
             else:
@@ -250,11 +262,17 @@ class RightDecoder(Decoder):
     def _values(self, place: ir.Value, target: ir.Value, first: int) -> None:
         config = self.config
         growth = (1 + 2.0**-config.extra_bits) * 2.0**config.decoded_scale
-        offset = first * config.value_bytes
+        offset = first * config.value_bytes * (2 if config.paired else 1)
         for value in self.values(place, first):
             scaled = self.builder.fmul(value, self.emit.constant(value.type, growth))
-            self.emit.store(scaled, target, offset)
-            offset += value.type.count * config.value_bytes
+            for part in self._twice(scaled) if config.paired else (scaled,):
+                self.emit.store(part, target, offset)
+                offset += value.type.count * config.value_bytes
+
+    def _twice(self, value: ir.Value) -> list[ir.Value]:
+        """Every lane of a vector twice."""
+        lanes = [lane for lane in range(value.type.count) for _ in (0, 1)]
+        return [self.emit.shuffle(value, value, part) for part in (lanes[: len(lanes) // 2], lanes[len(lanes) // 2 :])]
 
     def _exponents(self, place: ir.Value, target: ir.Value, first: int) -> None:
         config, emit = self.config, self.emit

@@ -140,8 +140,17 @@ class BlockConfig:
         element = self.a.element
         return (1023 - element.bias if self.raw else element.decoded_scale) + self.b.element.decoded_scale
 
+    @property
+    def paired(self) -> bool:
+        """True if a vector of f32 lanes has the sums of two rows, column by column: A's values are pairs of rows, B's are there twice."""
+        return self.single and self.lanes == 2 * COLUMNS
+
     def place(self, number: int) -> int:
-        """Return where in a decoded unit the value of an element of A lies, of which 32 change places where they are `raw`."""
+        """Return where in a decoded unit the value of an element of A lies; 16 change places where they are `paired`, 32 where `raw`."""
+        if self.paired:
+            row, k = divmod(number, self.unit)
+            quad, inside = divmod(k % 16, 4)
+            return 2 * (row // 2 * self.unit + k - k % 16 + inside // 2 * 8 + quad * 2 + inside % 2) + row % 2
         if not self.raw:
             return number
         lane, inside = divmod(number % 32, 8)
@@ -188,7 +197,7 @@ class BlockConfig:
     @property
     def right_exponents(self) -> int:
         """Where in a decoded unit of B's panel the exponent bytes lie, twice each, after the values."""
-        return COLUMNS * self.unit * self.value_bytes
+        return COLUMNS * self.unit * self.value_bytes * (2 if self.paired else 1)
 
     @property
     def right_words(self) -> int:
@@ -217,7 +226,9 @@ class BlockConfig:
         for position in range(2 * COLUMNS):
             lane = position % self.lanes
             quad, part, low = lane // 4, lane // 2 % 2, lane % 2
-            if self.single:
+            if self.paired:
+                found.append((lane % 2, lane // 2))
+            elif self.single:
                 found.append((position // COLUMNS, lane))
             elif self.lanes == 2 * COLUMNS:
                 found.append((part, 2 * quad + low))

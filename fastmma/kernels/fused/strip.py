@@ -55,6 +55,8 @@ class Strip:
                 bits = emit.load(vector(I32, COLUMNS), place)
                 value = emit.cast(bits if config.mask_c == -1 else emit.masked(bits, config.mask_c), vector(F32, COLUMNS))
             rows.append(value if config.single else builder.fpext(value, vector(F64, COLUMNS)))
+        if config.paired:
+            rows = [emit.shuffle(rows[0], rows[1], [lane + part for lane in range(COLUMNS) for part in (0, COLUMNS)])]
         if not config.single and config.lanes == COLUMNS:
             rows = [emit.shuffle(rows[0], rows[0], range(part, part + 4)) for part in (0, 4)]
         sticky = self.groups[index] = self.lanes.with_sticky_bit(rows)
@@ -119,6 +121,9 @@ class Strip:
     def multiply(self, unit: Unit, k: int) -> None:
         """Add the products of one k."""
         config, emit, kind = self.config, self.emit, self.lanes.kind
+        if config.paired:
+            self._multiply_pairs(unit, k)
+            return
         vectors = COLUMNS // kind.count
         size = kind.count * config.value_bytes
         columns = [emit.load(kind, unit.right, (k * vectors + part) * size) for part in range(vectors)]
@@ -127,6 +132,14 @@ class Strip:
             group, part = self.groups[row // self.rows_of_group], row % self.rows_of_group
             for number, column in enumerate(columns, part * vectors):
                 group[number] = emit.call("fma", element, column, group[number])
+
+    def _multiply_pairs(self, unit: Unit, k: int) -> None:
+        """Add the products of one k, those of two rows at once."""
+        config, emit, kind = self.config, self.emit, self.lanes.kind
+        columns = emit.load(kind, unit.right, k * kind.count * config.value_bytes)
+        for group, row in zip(self.groups, self.rows, strict=True):
+            pair = emit.broadcast(vector(F64, kind.count // 2), unit.values, config.place(row * config.unit + k) * config.value_bytes)
+            group[0] = emit.call("fma", emit.cast(pair, kind), columns, group[0])
 
     def end(self, index: int, *, stored: bool = False) -> None:
         """Round a group at the end of a step; what is `stored` as f32 next is rounded then, toward zero as well."""
@@ -146,6 +159,10 @@ class Strip:
             singles = [builder.fptrunc(value, vector(F32, value.type.count)) for value in values]
             if config.lanes == COLUMNS:
                 singles = [emit.shuffle(singles[0], singles[1], range(COLUMNS))]
+        if config.paired:
+            rows = emit.shuffle(singles[0], singles[0], [lane for row in (0, 1) for lane in range(row, 2 * COLUMNS, 2)])
+            (rows,) = emit.pinned([rows])  # one permutation, of which LLVM would make two
+            singles = [emit.shuffle(rows, rows, range(first, first + COLUMNS)) for first in (0, COLUMNS)]
         for row, value in enumerate(singles, self.rows[index]):
             place = self._line(out, stride, row)
             emit.store(lanes.half_codes(value) if config.half else value, place)
