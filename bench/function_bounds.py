@@ -60,7 +60,7 @@ class Cycles(NamedTuple):
     ours: float
     torchs: float
     least: Bound | None
-    instructions: int
+    instructions: float
 
 
 def cycles(name: str, rounds: int) -> Cycles:
@@ -80,8 +80,9 @@ def cycles(name: str, rounds: int) -> Cycles:
                 run()
                 found[which] = min(found[which], time.perf_counter() - began)
     ours, torchs = (found[which] / cycle / (_ELEMENTS * _ROWS / _LANES) for which in ("ours", "torch"))
-    count = sum(CPUS[NAME].vector.search(line) is not None for line in body)
-    return Cycles(ours, torchs, None if core is None else bound_of(body, 1.0, core), count)
+    at_once = sum(_STORE.search(line) is not None for line in body)  # registers of results of a pass
+    count = sum(CPUS[NAME].vector.search(line) is not None for line in body) / at_once
+    return Cycles(ours, torchs, None if core is None else bound_of(body, 1 / at_once, core), count)
 
 
 def rows(rounds: int) -> list[str]:

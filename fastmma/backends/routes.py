@@ -251,9 +251,7 @@ ROUTES = (
         cost=100,
     ),
     Route("steps in lanes", "products", "fused/window_lanes.py", "WINDOWS", _FUSED, False, holds.STEP_LANES, _LARGE, cost=140),
-    Route(
-        "exact steps in lanes", "products", "fused/window_lanes.py", "WINDOWS", _FUSED, False, holds.EXACT_STEP_LANES, _LARGE, cost=110
-    ),
+    Route("exact steps in lanes", "products", "fused/window_lanes.py", "WINDOWS", _FUSED, False, holds.EXACT_STEP_LANES, _LARGE, cost=110),
     Route("windows", "products", "fused/windows.py", "", _FUSED, False, holds.WINDOWS, fallback="", cost=740),
     Route("exact sums", "products", "fused/exact.py", "", _FUSED, False, holds.EXACT_SUMS, fallback="", cost=1000),
     Route("tree panels", "products", "fma/chains.py", "CHAINS", ("f32-tree",), False, holds.ALL, _LARGE, cost=40),
