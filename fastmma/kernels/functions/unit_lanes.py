@@ -91,6 +91,13 @@ _NAN_OF_ONE = """ %given = fcmp ord float %x, 0.0
 """
 
 
+_LESS_OF_ONE = """ %below = fcmp ole float %x, -1.0
+ %less = sub i32 %steps, 1
+ %r = select i1 %below, i32 %less, i32 %steps
+ ret i32 %r
+"""
+
+
 def lanes() -> str:
     """Write the steps of the unit: each is one instruction or two, so that a loop's vectors take turns.
 
@@ -120,7 +127,18 @@ define {_FLOATS} @zero_unless_nan{SIXTEEN}({_FLOATS} %x) alwaysinline {{
  ret {_FLOATS} %r
 }}
 """
+    # a -1 that LLVM does not know is added under a mask, in one instruction
+    text += f"""define {WORDS} @less_below{SIXTEEN}({WORDS} %steps, {_FLOATS} %x) alwaysinline {{
+ %below = fcmp ole {_FLOATS} %x, {_floats("-1.0")}
+ %unknown = call {_BYTES} @{_SHIFT}({_BYTES} zeroinitializer, {_BYTES} {_bytes([-1] * 64)})
+ %minus = bitcast {_BYTES} %unknown to {WORDS}
+ %less = add {WORDS} %steps, %minus
+ %r = select <16 x i1> %below, {WORDS} %less, {WORDS} %steps
+ ret {WORDS} %r
+}}
+"""
     steps = {
+        "less_below": (("i32 %steps", "float %x"), "i32", _LESS_OF_ONE),
         "add_pairs": (("i32 %sum", "i32 %a", "i32 %b"), "i32", _PAIRS_OF_ONE),
         "zero_unless_nan": (("float %x",), "float", _NAN_OF_ONE),
     }
@@ -207,9 +225,7 @@ EXPONENTIAL = f"""define internal float @exp_of(float %x) alwaysinline {{
  %f1 = call float @llvm.fma.f32(float %x, float {constant(_LOG2E_REST * 2**23)}, float %f0)
  %f = call float @within_rest(float %f1)
  %steps = fptosi float %f to i32
- %negative = fcmp ole float %f, -1.0
- %less = sub i32 %steps, 1
- %code = select i1 %negative, i32 %less, i32 %steps
+ %code = call i32 @less_below(i32 %steps, float %f)
  %c = call i32 @power_code(i32 %code)
  %p = bitcast i32 %c to float
  %jc = bitcast float %j to i32
