@@ -9,6 +9,8 @@ import pytest
 from reference.children import python
 from reference.plain_machine import COMPILER
 
+from bench import bounds
+
 ROOT = Path(__file__).parents[1]
 EMULATOR = """
 import sys
@@ -45,10 +47,17 @@ def test_cpus(tmp_path: Path) -> None:
     assert done.returncode or '"NVFP4, sm_120a"' in kept.read_text()
 
 
-def test_bounds() -> None:
-    done = python("-m", "bench.bounds", "--quick", "--rounds", "1", cwd=ROOT, OPENBLAS_NUM_THREADS="1")
+def test_bounds(tmp_path: Path) -> None:
+    kept = tmp_path / "cpu.json"
+    done = python("-m", "bench.bounds", "--quick", "--rounds", "1", "--out", str(kept), cwd=ROOT, OPENBLAS_NUM_THREADS="1")
     assert done.returncode == 0 or "has not all that is measured" in done.stderr, done.stderr
-    assert done.returncode or "| `mma` over `gemm`: `mma`, m16n8k16 f16, sm_80 |" in done.stdout
+    assert done.returncode or all(row.line() in done.stdout for row in bounds.read(kept).rows)
+    assert done.returncode or "| over `gemm`: `mma`, m16n8k16 f16, sm_80 |" in done.stdout
+
+
+def test_the_tables_of_bounds_are_those_of_the_records() -> None:
+    found = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8").split("<!-- bounds -->\n")[1].split("<!-- /bounds -->")[0]
+    assert found == bounds.page([bounds.read(path) for path in sorted((ROOT / "bench" / "records" / "bounds").glob("*.json"))])
 
 
 def test_scaling() -> None:
