@@ -125,7 +125,7 @@ def _layers(quick: bool, rounds: int) -> Iterator[Row]:
         yield Row(f"GMAC/s of a 7B model's linear layers, 512 tokens, bfloat16: {name}", macs / seconds / 1e9, most, f"n = {n}")
 
 
-SECTIONS = (_threads, _tiles, _bytes, _small, _functions, _within_emulation, _layers)
+ON_ONE_THREAD, ON_ALL = (_tiles, _bytes, _small, _functions, _within_emulation), (_threads, _layers)
 _HEADINGS = ("| | measured | bound | part of it | bound by |", "| --- | --- | --- | --- | --- |")
 
 
@@ -161,9 +161,10 @@ def page(every: Sequence[Measured]) -> str:
 @click.command()
 @click.option("--quick", is_flag=True, help="Small sizes: only checks that everything runs.")
 @click.option("--rounds", type=click.IntRange(min=1), default=5, help="Rounds of every measurement.")
+@click.option("--alone", is_flag=True, help="One thread only, whose CPU time is measured: other work changes it less.")
 @click.option("--tables", "only_tables", is_flag=True, help="Measure nothing.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep what is measured in this file, and leave docs as they are.")
-def main(quick: bool, rounds: int, only_tables: bool, out: Path | None) -> None:
+def main(quick: bool, rounds: int, alone: bool, only_tables: bool, out: Path | None) -> None:
     """Measure this CPU, print every number beside its bound, keep the record, and write the tables of every CPU."""
     if not only_tables:
         check()
@@ -172,7 +173,7 @@ def main(quick: bool, rounds: int, only_tables: bool, out: Path | None) -> None:
         name = title.lower().replace(",", "").replace("-", "").replace(" ", "_")
         found = Measured(title, f"{describe()}; {rounds} rounds", [])
         click.echo("\n".join([found.machine, "", *_HEADINGS]))
-        for section in SECTIONS:
+        for section in ON_ONE_THREAD if alone else (*ON_ONE_THREAD, *ON_ALL):
             for row in section(quick, rounds):
                 found.rows.append(row)
                 click.echo(row.line())
