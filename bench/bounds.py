@@ -138,7 +138,7 @@ class Measured(NamedTuple):
 
     def save(self, path: Path) -> None:
         """Write it as JSON, a row a line."""
-        rows = ",\n  ".join(json.dumps([round(each, 3) if isinstance(each, float) else each for each in row]) for row in self.rows)
+        rows = ",\n  ".join(json.dumps(list(row)) for row in self.rows)
         text = f'{{\n "title": {json.dumps(self.title)},\n "machine": {json.dumps(self.machine)},\n "rows": [\n  {rows}\n ]\n}}\n'
         path.write_text(text, encoding="utf-8")
 
