@@ -38,6 +38,8 @@ REVIEWED = {
     "host/kept_memory.py: _kept": "of one result: its maxlen is 1",
     "host/threads.py: self.used": "of one call",
     "host/threads.py: self.busy": "of one call",
+    "kernels/llvm/pieces.py: self.idle": "one for each helper, of which there are as many as a call ever had threads",
+    "kernels/llvm/pieces.py: self.products": "of the present calls of a thread",
     "kernels/functions/expression.py: self.lines": "of one formula",
     "kernels/integer/amx.py: _kept": "of one product, whose operands have at most 2^24 elements each: its maxlen is 1",
     "kernels/functions/expression.py: self.calls": "of one formula",
@@ -177,6 +179,7 @@ LOCKS = {
     "host/forks.py: RLock": "of forks themselves",
     "host/notice.py: Lock": "taken for good by who says it",
     "host/threads.py: RLock": "renewed in the child",
+    "kernels/llvm/pieces.py: RLock": "renewed in the child",
     "kernels/llvm/disk_cache.py: Lock": "taken for good by who warns",
     "kernels/llvm/numba_internals.py: RLock": "held by forks in that module",
 }
