@@ -1,4 +1,4 @@
-"""Products of bytes on AMX over those by VNNI, and single bits as bytes over their popcounts: ``python -m bench.amx [ROUNDS]``."""
+"""Products of bytes and of s4 on AMX over those by VNNI, and bits as bytes over their popcounts: ``python -m bench.amx [ROUNDS]``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,27 @@ from collections.abc import Callable
 
 import numpy as np
 
+import fastmma
+from fastmma.backends import integer
+from fastmma.backends.call import Operands
+from fastmma.backends.resolve import operation_of
 from fastmma.kernels.integer import amx, b1, int8
 from fastmma.kernels.tiles import AMX, first_fit
 
 SIZES = (256, 512, 1024, 2048, 4096)
-_HEADINGS = ("n, threads", "s8 by VNNI, GMAC/s", "on AMX", "AMX over VNNI", "medians", "b1 by popcounts", "bits as bytes on AMX")
+_HEADINGS = (
+    "n, threads",
+    "s8 by VNNI, GMAC/s",
+    "on AMX",
+    "AMX over VNNI",
+    "medians",
+    "s4 by VNNI",
+    "on AMX",
+    "AMX over VNNI",
+    "b1 by popcounts",
+    "bits as bytes on AMX",
+)
+_S4 = "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"
 _WORK = 1 << 29  # multiply-adds that are timed together
 
 
@@ -31,23 +47,34 @@ def seconds(runs: dict[str, Callable[[], None]], rounds: int, calls: int) -> dic
     return found
 
 
-def row(n: int, threads: int, rounds: int) -> list[str]:
-    """The cells of a size: packing included, results in memory that was used before."""
+def products(n: int, threads: int, rounds: int) -> dict[str, list[float]]:
+    """Times of products of a size: packing included, results in memory that was used before."""
     rng, out = np.random.default_rng(n), np.empty((n, n), np.int32)
     a, b = (rng.integers(-128, 128, (n, n), np.int8) for _ in range(2))
     bits, others = (rng.integers(0, 2, (n, n), np.uint8) for _ in range(2))
+    operation = operation_of(fastmma.instruction(_S4), "sm_80")
+    halves = Operands(*(rng.integers(0, 16, (1, n, n), np.uint8) for _ in range(2)), None)
+    words = out.view(np.uint32)[None]
     runs: dict[str, Callable[[], None]] = {
-        "vnni": lambda: int8.gemm(a, b, None, out, False, 32, threads),
-        "amx": lambda: amx.gemm(a, b, None, out, threads),
+        "s8": lambda: int8.gemm(a, b, None, out, False, 32, threads),
+        "s8 amx": lambda: amx.gemm(a, b, None, out, threads),
+        "s4": lambda: integer.integer(operation, halves, words, threads),
+        "s4 amx": lambda: integer.integer_on_amx(operation, halves, words, threads),
         "popcount": lambda: b1.gemm(bits, others, None, out, "and", threads),
         "bits": lambda: amx.gemm(bits, others, None, out, threads),
     }
-    found = seconds(runs, rounds, max(1, min(20, _WORK // n**3)))
+    return seconds(runs, rounds, max(1, min(20, _WORK // n**3)))
+
+
+def row(n: int, threads: int, rounds: int) -> list[str]:
+    """The cells of a size."""
+    found = products(n, threads, rounds)
     best = {name: min(times) for name, times in found.items()}
     speeds = {name: f"{n**3 / least / 1e9:.0f}" for name, least in best.items()}
-    ratio = statistics.median(found["vnni"]) / statistics.median(found["amx"])
-    quotients = f"{best['vnni'] / best['amx']:.2f}", f"{ratio:.2f}"
-    return [f"{n}, {threads}", speeds["vnni"], speeds["amx"], *quotients, speeds["popcount"], speeds["bits"]]
+    medians = f"{statistics.median(found['s8']) / statistics.median(found['s8 amx']):.2f}"
+    ratios = {name: f"{best[name] / best[f'{name} amx']:.2f}" for name in ("s8", "s4")}
+    of_bytes = speeds["s8"], speeds["s8 amx"], ratios["s8"], medians
+    return [f"{n}, {threads}", *of_bytes, speeds["s4"], speeds["s4 amx"], ratios["s4"], speeds["popcount"], speeds["bits"]]
 
 
 def main(rounds: int) -> None:

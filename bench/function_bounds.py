@@ -11,13 +11,13 @@ import time
 import zlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import torch
 from torch.nn import functional
 
-from bench.cores import bound_of, this_core
+from bench.cores import Bound, bound_of, this_core
 from bench.instructions import CPUS, innermost
 from bench.loops import NAME, Loops, check
 from fastmma.kernels.functions.machine_code import Form, source
@@ -27,7 +27,7 @@ from fastmma.kernels.llvm.object_code import assembly_of_text, link_text
 from fastmma.study.speed.report import describe
 
 # of an operator: its formula, and torch's function
-_FUNCTIONS: dict[str, tuple[str, Callable[..., Any]]] = {
+FUNCTIONS: dict[str, tuple[str, Callable[..., Any]]] = {
     "exp": ("expf", torch.exp),
     "log": ("logf", torch.log),
     "tanh": ("tanhf", torch.tanh),
@@ -54,32 +54,45 @@ def _torchs(function: Callable[..., Any], x: torch.Tensor) -> None:
     function(x)
 
 
-def rows(rounds: int) -> list[str]:
-    """A Markdown table: cycles of 16 elements, the least of interleaved rounds."""
-    core, loops = this_core(NAME), Loops()
+class Cycles(NamedTuple):
+    """Cycles of 16 elements of a function: the loop's, torch's, the least that this core allows, None if it is not known; instructions."""
+
+    ours: float
+    torchs: float
+    least: Bound | None
+    instructions: float
+
+
+def cycles(name: str, rounds: int) -> Cycles:
+    """Measure a function: the least of interleaved rounds."""
+    core, loops, (formula, theirs) = this_core(NAME), Loops(), FUNCTIONS[name]
     x, out = (torch.rand(_ELEMENTS, generator=torch.Generator().manual_seed(1)) for _ in range(2))
     many = torch.rand(_ELEMENTS * _ROWS, generator=torch.Generator().manual_seed(1))
+    text = source(FORMULAS[formula], _FORM)
+    body = max(innermost(assembly_of_text(text)), key=lambda each: sum("%zmm" in line for line in each))
+    runs = {"ours": _loop(text, x, out), "torch": partial(_torchs, theirs, many)}
+    found, cycle = dict.fromkeys(runs, float("inf")), float("inf")
+    for _ in range(rounds):
+        cycle = min(cycle, loops.cycle())
+        for which, run in runs.items():
+            for _ in range(10):
+                began = time.perf_counter()
+                run()
+                found[which] = min(found[which], time.perf_counter() - began)
+    ours, torchs = (found[which] / cycle / (_ELEMENTS * _ROWS / _LANES) for which in ("ours", "torch"))
+    at_once = sum(_STORE.search(line) is not None for line in body)  # registers of results of a pass
+    count = sum(CPUS[NAME].vector.search(line) is not None for line in body) / at_once
+    return Cycles(ours, torchs, None if core is None else bound_of(body, 1 / at_once, core), count)
+
+
+def rows(rounds: int) -> list[str]:
+    """A Markdown table: cycles of 16 elements, the least of interleaved rounds."""
     lines = [
         f"| {_LANES} elements | instructions | cycles at least | taken by | measured | part | torch's | over torch's | at least |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for name, (formula, theirs) in _FUNCTIONS.items():
-        text = source(FORMULAS[formula], _FORM)
-        vector = CPUS[NAME].vector
-        body = max(innermost(assembly_of_text(text)), key=lambda each: sum("%zmm" in line for line in each))
-        runs = {"ours": _loop(text, x, out), "torch": partial(_torchs, theirs, many)}
-        found, cycle = dict.fromkeys(runs, float("inf")), float("inf")
-        for _ in range(rounds):
-            cycle = min(cycle, loops.cycle())
-            for which, run in runs.items():
-                for _ in range(10):
-                    began = time.perf_counter()
-                    run()
-                    found[which] = min(found[which], time.perf_counter() - began)
-        ours, torchs = (found[which] / cycle / (_ELEMENTS * _ROWS / _LANES) for which in ("ours", "torch"))
-        at_once = sum(_STORE.search(line) is not None for line in body)  # registers of results of a pass
-        count = sum(vector.search(line) is not None for line in body) / at_once
-        least = None if core is None else bound_of(body, 1 / at_once, core)
+    for name in FUNCTIONS:
+        ours, torchs, least, count = cycles(name, rounds)
         cells = ("", "", "") if least is None else (f"{least.cycles:.1f}", least.by, f"{least.cycles / ours:.2f}")
         most = "" if least is None else f"{least.cycles / torchs:.1f}"
         lines.append(

@@ -20,7 +20,7 @@ from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.micro_kernel import Multiply
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
 from fastmma.kernels.scaled.group_micro_kernel import SLAB as GROUPS_SLAB
-from fastmma.kernels.scaled.group_micro_kernel import GroupConfig
+from fastmma.kernels.scaled.group_micro_kernel import TERMS, GroupConfig
 from fastmma.kernels.tiles import BITS, BYTES, CHAINS, FUSED, GROUPS, fit
 from fastmma.products.choice import default_instruction
 
@@ -169,10 +169,11 @@ class Groups(Kernel):
 
     aligned: bool
     group: int
+    terms: int = TERMS
 
     def record(self, cpu: Cpu) -> Any:
         row = cpu.tile(GROUPS)
-        return GroupConfig(self.aligned, self.group, 35, row.dot, row.lanes, *(row.aligned if self.aligned else row.exact))
+        return GroupConfig(self.aligned, self.group, 35, row.dot, row.lanes, *(row.aligned if self.aligned else row.exact), self.terms)
 
     def products(self, cpu: Cpu) -> int:
         tile = self.record(cpu)
@@ -239,7 +240,8 @@ KERNELS: tuple[Kernel, ...] = (
     Fused("e4m3, sm_90", FMA, "e4m3", "sm_90a"),
     Fused("e4m3, sm_120", FMA, "e4m3", "sm_120a"),
     Blocks("f16, sm_90, tiles and small products", FMA, "f16", "sm_90a"),
-    Groups("NVFP4, MXFP4, exact", r"vpdpbusd|vpmaddubsw|sdot", False, 16),
+    Groups("NVFP4, exact", r"vpdpbusd|vpmaddubsw|sdot", False, 16),
+    Groups("MXFP4, exact", r"vpdpbusd|vpmaddubsw|sdot", False, 32, 2),
     Groups("NVFP4, MXFP4, truncating", r"vpdpbusd|vpmaddubsw|sdot", True, 16),
     Chains("f64", FMA, 64),
     Chains("f32 chains (m8n8k4)", FMA, 32, 4),

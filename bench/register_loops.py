@@ -63,12 +63,17 @@ def _of_tiles() -> Callable[[], None]:
     return call
 
 
+TILES = "products of tiles (AMX)"
+DOTS = "dot product of bytes"
+BYTES = {TILES: 32 * (_PASSES // 8) * 16 * ROW_BYTES * 16, DOTS: 82 * _PASSES * 64}  # multiply-adds of a call
+
+
 def register_loops() -> dict[str, Callable[[], None]]:
     """The loops that this CPU can run, by what they are made of; the first waits for its own results, so that only the clock bounds it."""
     found = {"a chain of multiplications of integers": _of_mix(Mix((CHAIN.text,)))}
-    for kind in (_SUM, next(kind for kind in KINDS if kind.name == "dot product of bytes")):
+    for kind in (_SUM, next(kind for kind in KINDS if kind.name == DOTS)):
         if kind.feature in cpu.usable():
             found[kind.name] = _of_mix(Mix((*_LOADS, *(kind.text,) * 82)))
     if first_fit(AMX) is not None:
-        found["products of tiles (AMX)"] = _of_tiles()
+        found[TILES] = _of_tiles()
     return found

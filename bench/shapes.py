@@ -97,6 +97,14 @@ def sizes(quick: bool, rounds: int) -> list[str]:
     return lines
 
 
+def small_over_middle(product: TimedProduct, small: int, middle: int, rounds: int) -> float:
+    """Speed of a small product over that of a larger one, on one thread."""
+    calls = max(1, min(32, (middle // small) ** 3))
+    runs = {"small": partial(_repeated, product.run((small,) * 3), calls), "middle": partial(product.run((middle,) * 3), 1)}
+    found = interleaved(runs, rounds, time.thread_time)
+    return calls * small**3 / found["small"] / (middle**3 / found["middle"])
+
+
 def _repeated(run: Callable[[int], Any], calls: int) -> None:
     for _ in range(calls):
         run(1)

@@ -18,7 +18,7 @@ _KERNEL_OF = {
     "e4m3, sm_90a (wgmma)": "e4m3, sm_90",
     "e4m3, sm_120a": "e4m3, sm_120",
     "MXFP8, sm_100a (tcgen05)": "e4m3, sm_120",
-    "NVFP4, sm_120a": "NVFP4, MXFP4, exact",
+    "NVFP4, sm_120a": "NVFP4, exact",
     "f64, sm_90a": "f64",
     "s8, sm_90a": "s8, u8",
     "b1, sm_90a, K = 8192": "b1",

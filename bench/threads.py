@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from fastmma.study.speed.cases import FAMILY, cases
 from fastmma.study.speed.products import sgemm
 from fastmma.study.speed.report import describe
 
-_TITLES = ("f16, sm_90a", "e4m3, sm_90a (wgmma)", "s8, sm_90a")
+TITLES = ("f16, sm_90a", "e4m3, sm_90a (wgmma)", "s8, sm_90a")
 _OWN = 1024  # rows, columns and k of a product that a thread computes alone
 _SHORT = 3.0  # seconds: what is shorter is called again within a round
 
@@ -61,19 +61,33 @@ def _least(run: Callable[[int], Any], threads: int) -> float:
             return least
 
 
+def seconds_together(run: Callable[[int], Any], counts: Sequence[int], rounds: int) -> dict[int, float]:
+    """The least seconds of a product on so many threads, of interleaved rounds."""
+    run(counts[-1])
+    found = dict.fromkeys(counts, float("inf"))
+    for _ in range(rounds):
+        for threads in reversed(counts):
+            found[threads] = min(found[threads], _least(run, threads))
+    return found
+
+
+def rates_apart(make: Callable[[], Callable[[], Any]], counts: Sequence[int], rounds: int, seconds: float) -> dict[int, float]:
+    """The most calls a second of so many threads that share no work, of interleaved rounds."""
+    best = dict.fromkeys(counts, 0.0)
+    for _ in range(rounds):
+        for threads in reversed(counts):
+            best[threads] = max(best[threads], rate(make, threads, seconds))
+    return best
+
+
 def together(size: int, rounds: int) -> list[str]:
     """Products that all threads compute together: the least seconds of interleaved rounds."""
     counts = thread_counts()
     lines = [f"| n = {size} | GMAC/s, 1 thread | {' | '.join(f'{each} over 1' for each in counts[1:])} |"]
     lines.append(f"| --- | --- |{' --- |' * len(counts[1:])}")
     for case in cases(FAMILY):
-        if case.title in _TITLES:
-            run = case.product.run((size, size, size))
-            run(counts[-1])
-            found = dict.fromkeys(counts, float("inf"))
-            for _ in range(rounds):
-                for threads in reversed(counts):
-                    found[threads] = min(found[threads], _least(run, threads))
+        if case.title in TITLES:
+            found = seconds_together(case.product.run((size, size, size)), counts, rounds)
             ratios = " | ".join(f"{found[1] / found[each]:.1f}" for each in counts[1:])
             lines.append(f"| {case.title} | {size**3 / found[1] / 1e9:.1f} | {ratios} |")
     return lines
@@ -85,17 +99,14 @@ def apart(rounds: int, seconds: float) -> list[str]:
     made: dict[str, Callable[[], Callable[[], Any]]] = {
         f"{case.title}, n = {_OWN}": partial(lambda product: partial(product.run(size), 1), case.product)
         for case in cases(FAMILY)
-        if case.title in _TITLES
+        if case.title in TITLES
     }
     made[f"NumPy's sgemm, n = {_OWN}"] = lambda: partial(sgemm(size), 1)
     made |= {name: partial(lambda chosen: register_loops()[chosen], name) for name in register_loops()}
     lines = [f"| each thread alone | calls a second, 1 thread | {' | '.join(f'{each} over 1' for each in counts[1:])} |"]
     lines.append(f"| --- | --- |{' --- |' * len(counts[1:])}")
     for name, make in made.items():
-        best = dict.fromkeys(counts, 0.0)
-        for _ in range(rounds):
-            for threads in reversed(counts):
-                best[threads] = max(best[threads], rate(make, threads, seconds))
+        best = rates_apart(make, counts, rounds, seconds)
         lines.append(f"| {name} | {best[1]:.4g} | {' | '.join(f'{best[each] / best[1]:.1f}' for each in counts[1:])} |")
     return lines
 

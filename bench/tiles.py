@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 import fastmma
-from bench.cases import TILE_CASES
-from bench.cores import bound, this_core
+from bench.cases import TILE_CASES, TileCase
+from bench.cores import Bound, bound, this_core
 from bench.instructions import CPUS, FMA, Blocks, Cpu
 from bench.loops import NAME, Loops, check
 from fastmma.backends.parameters import element_specs, fused_parameters
@@ -39,32 +39,47 @@ class Tile(Blocks):
         return ins.m * ins.n * ins.k
 
 
+def cycles(case: TileCase, count: int, n: int, rounds: int) -> dict[str, float]:
+    """Cycles of a tile, and of as many multiply-adds by `gemm`: the least of interleaved rounds."""
+    loops = Loops()
+    runs = {"tiles": (partial(case.run(count), 1), count), "gemm": (partial(case.product(n), 1), n**3 / case.macs(1))}
+    found = dict.fromkeys(runs, float("inf"))
+    for number in range(rounds + 1):
+        for name, (run, tiles) in runs.items():
+            cycle = loops.cycle()
+            began = time.thread_time()
+            run()
+            if number:  # the first round compiles
+                found[name] = min(found[name], (time.thread_time() - began) / tiles / cycle)
+    return found
+
+
+def _kernel(case: TileCase) -> Tile:
+    return Tile(case.name, FMA, "", case.target, opcode=case.opcode)
+
+
+def least(case: TileCase) -> Bound | None:
+    """The least cycles of a tile on this core; None where it is not known."""
+    core, kernel = this_core(NAME), _kernel(case)
+    if core is None or case.registers or not kernel.record(CPUS[NAME]).tiles:
+        return None
+    limit = bound(kernel, core)
+    return limit._replace(cycles=limit.cycles * case.macs(1) / 64)
+
+
 def rows(quick: bool, rounds: int) -> list[str]:
     """A Markdown table: cycles of a tile, and of as many multiply-adds by `gemm`, the least of interleaved rounds."""
-    core, on, loops = this_core(NAME), CPUS[NAME], Loops()
     count, n = (1000, 128) if quick else (_COUNT, 1536)
     lines = [
         "| tile | vector instructions | cycles at least | taken by | measured | part of the bound | `mma` over `gemm` | at most |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for case in TILE_CASES:
-        macs = case.macs(1)
-        runs = {"tiles": (partial(case.run(count), 1), count), "gemm": (partial(case.product(n), 1), n**3 / macs)}
-        found = dict.fromkeys(runs, float("inf"))
-        for number in range(rounds + 1):
-            for name, (run, tiles) in runs.items():
-                cycle = loops.cycle()
-                began = time.thread_time()
-                run()
-                if number:  # the first round compiles
-                    found[name] = min(found[name], (time.thread_time() - began) / tiles / cycle)
-        kernel = Tile(case.name, FMA, "", case.target, opcode=case.opcode)
-        limit = None if core is None or case.registers or not kernel.record(on).tiles else bound(kernel, core)
+        found, limit = cycles(case, count, n, rounds), least(case)
         bounds, part, most = ("", "", ""), "", ""
         if limit is not None:
-            least = limit.cycles * macs / 64
-            bounds = str(kernel.loop(on).vectors), f"{least:.0f}", limit.by
-            part, most = f"{least / found['tiles']:.2f}", f"{found['gemm'] / least:.2f}"
+            bounds = str(_kernel(case).loop(CPUS[NAME]).vectors), f"{limit.cycles:.0f}", limit.by
+            part, most = f"{limit.cycles / found['tiles']:.2f}", f"{found['gemm'] / limit.cycles:.2f}"
         ratio = f"{found['gemm'] / found['tiles']:.2f}"
         lines.append(f"| {case.name} | {' | '.join(bounds)} | {found['tiles']:.0f} | {part} | {ratio} | {most} |")
     return lines

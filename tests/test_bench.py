@@ -45,6 +45,12 @@ def test_cpus(tmp_path: Path) -> None:
     assert done.returncode or '"NVFP4, sm_120a"' in kept.read_text()
 
 
+def test_bounds() -> None:
+    done = python("-m", "bench.bounds", "--quick", "--rounds", "1", cwd=ROOT, OPENBLAS_NUM_THREADS="1")
+    assert done.returncode == 0 or "has not all that is measured" in done.stderr, done.stderr
+    assert done.returncode or "| `mma` over `gemm`: `mma`, m16n8k16 f16, sm_80 |" in done.stdout
+
+
 def test_scaling() -> None:
     """The model is near what was measured on up to 16 threads."""
     done = python("-m", "bench.scaling", cwd=ROOT, OPENBLAS_NUM_THREADS="1")

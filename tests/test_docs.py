@@ -44,6 +44,7 @@ PRINTED = {"dask.md": "6.7108864e+07", "testing.md": "2 passed"}
 COMMANDS = sorted(
     {command for blocks in BLOCKS.values() for _, code in blocks for command in re.findall(r"^fastmma (\w+)", code, re.MULTILINE)}
 )
+BEGINNING_OF_A_COMMAND = re.compile(r"\s*(\w+=\S+ )*(fastmma|python|pip|pytest|tools/\w+|set|for|done)\b")
 # each table stands between comments, of which the first names its command
 TABLES = [
     table for text in TEXTS.values() for table in re.findall(r"<!-- (\w+): fastmma ([\w. -]+?) -->\n(.*?)<!-- /\1 -->", text, re.DOTALL)
@@ -111,6 +112,14 @@ def test_commands_are_those_of_any_shell() -> None:
     done = subprocess.run(["sh", "-n"], input="\n".join(scripts), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert [code for code in scripts if re.search(r"\{[^ }]*(\.\.|,)[^ }]*\}", code)] == []
+
+
+def test_lines_of_shell_begin_with_commands() -> None:
+    """No line has been run together with the next one, or broken within a command or a comment."""
+    scripts = [code for blocks in BLOCKS.values() for language, code in blocks if language == "sh"]
+    lines = "".join(scripts).replace("\\\n", "").splitlines()
+    assert [line for line in lines if not BEGINNING_OF_A_COMMAND.match(line)] == []
+    assert [line for line in lines if re.search(r"#.*(python -m|tools/|fastmma) ", line)] == []
 
 
 @pytest.mark.parametrize("name", PICTURES)

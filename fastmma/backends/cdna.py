@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,30 +22,38 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 _UNIT = 149  # bits of a float32 below 1
-_FEW = 5  # bits of exponents that are bytes, of products too
-_SHORT = 8  # bits of codes that a table of all is faster for
 
 
 @lru_cache(1024)
-def lane_steps(operation: Operation) -> Steps | None:
-    """Find the steps of an arithmetic in lanes, if they have them."""
-    from fastmma.kernels.fused import window_lanes, window_panels
+def in_window_lanes(operation: Operation) -> bool:
+    """Tell whether lanes have the steps of an arithmetic whose c joins sums."""
+    from fastmma.kernels.fused import window_lanes
 
     row = operation.arithmetic
-    if in_exact_sums(operation):
-        return _exact_steps(operation) if row.terms in window_lanes.EXACT_TERMS else None
-    if not in_windows(operation) or (row.align_bits, row.join_bits) != (window_lanes.ALIGN_BITS, window_lanes.JOIN_BITS):
-        return None
-    ways = _ways(row)
-    if (row.terms, ways) not in window_lanes.WINDOWS:
-        return None
-    formats = operation.instruction.formats
-    narrow = max(formats.a.exponent_bits, formats.b.exponent_bits) <= _FEW
-    return window_panels.Steps(row.terms // ways, ways, narrow=narrow)
+    bits = (row.align_bits, row.join_bits) == (window_lanes.ALIGN_BITS, window_lanes.JOIN_BITS)
+    return bits and in_windows(operation) and (row.terms, _ways(row)) in window_lanes.WINDOWS
 
 
-def _exact_steps(operation: Operation) -> Steps:
-    """The steps of exact sums: their products are whole numbers of units, as many bits below their exponents as both elements have."""
+@lru_cache(1024)
+def in_exact_lanes(operation: Operation) -> bool:
+    """Tell whether lanes have the steps of exact sums."""
+    from fastmma.kernels.fused import window_lanes
+
+    return in_exact_sums(operation) and operation.arithmetic.terms in window_lanes.EXACT_TERMS
+
+
+@lru_cache(1024)
+def window_steps(operation: Operation, narrow: bool) -> Steps:
+    """Describe the steps whose sums c joins; exponents of products are bytes where `narrow`."""
+    from fastmma.kernels.fused import window_panels
+
+    row = operation.arithmetic
+    return window_panels.Steps(row.terms // _ways(row), _ways(row), narrow=narrow)
+
+
+@lru_cache(1024)
+def exact_steps(operation: Operation) -> Steps:
+    """Describe the steps of exact sums: products are whole numbers of units, as many bits below their exponents as both elements have."""
     from fastmma.kernels.fused import window_panels
 
     terms, formats = operation.arithmetic.terms, operation.instruction.formats
@@ -61,7 +70,7 @@ def _values(codes: Codes, fmt: Format, dtype: Any) -> NDArray[Any]:
     """Numbers of codes in a wider dtype, which holds them exactly; padding counts for nothing."""
     padding = fmt.code_dtype.type((1 << fmt.padding) - 1)
     with np.errstate(invalid="ignore"):  # signaling NaNs
-        if fmt.bits <= _SHORT:
+        if fmt.code_dtype.itemsize == 1:  # a table has them all
             every = np.arange(1 << fmt.bits, dtype=fmt.code_dtype)
             return np.ascontiguousarray(from_codes(every, fmt).astype(dtype)[codes])
         return np.ascontiguousarray(from_codes(codes & ~padding if fmt.padding else codes, fmt).astype(dtype))
@@ -83,12 +92,10 @@ def _side_by_side(codes: Codes) -> Codes:
     return codes if codes.strides[1] == codes.itemsize else np.ascontiguousarray(codes)
 
 
-def steps_in_lanes(problem: Problem, operands: Operands, out: Codes, threads: int) -> Fallbacks:
+def steps_in_lanes(problem: Problem, operands: Operands, out: Codes, threads: int, steps: Callable[[Operation], Steps]) -> Fallbacks:
     """Compute "fused" to nearest, but for products that are out of reach, and rows whose sums are not known or are no numbers."""
-
     operation, fallbacks = problem.operation, list[Fallback]()
-    how = lane_steps(operation)
-    assert how is not None
+    how = steps(operation)
     for index, (one, results) in enumerate(each(whole_k(operation.instruction, operands), out.view(np.float32))):
         rows = _in_lanes(how, operation, one, results, threads)
         if rows is None or len(rows):

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastmma.backends.call import Operation
-from fastmma.backends.cdna import lane_steps
+from fastmma.backends.cdna import in_exact_lanes, in_window_lanes
 from fastmma.backends.parameters import (
     element_of,
     element_specs,
@@ -84,13 +84,9 @@ def _of_form(problem: Problem) -> bool:
     return _is_plain(operation) and not (problem.starts and fused_parameters(operation).split) and _in_blocks(problem)
 
 
-_WIDE = 128  # columns, from which on transposing the results costs more than packing rows instead of columns
-
-
 def _panels_of_form(problem: Problem) -> bool:
     operation = problem.operation
-    thin = is_turned(problem) and problem.extents.columns < _WIDE
-    others = problem.starts or thin or operation.arithmetic.widened  # which `panels` do
+    others = problem.starts or is_turned(problem) or operation.arithmetic.widened  # which `panels` do
     return _is_plain(operation) and not others and _in_lanes(problem)
 
 
@@ -198,7 +194,11 @@ def _in_window(problem: Problem) -> bool:
 
 
 def _in_step_lanes(problem: Problem) -> bool:
-    return not portable_only() and lane_steps(problem.operation) is not None
+    return not portable_only() and in_window_lanes(problem.operation)
+
+
+def _in_exact_step_lanes(problem: Problem) -> bool:
+    return not portable_only() and in_exact_lanes(problem.operation)
 
 
 def _unknown(problem: Problem) -> bool:
@@ -229,7 +229,8 @@ GENERAL = Holds(
     "steps of which c is a term, nothing rounded down, nothing flushed", lambda problem: in_kernels(problem.operation.arithmetic)
 )
 WINDOWS = Holds("f32 sums to nearest that c joins", lambda problem: in_windows(problem.operation))
-STEP_LANES = Holds("f32 sums to nearest that c joins, as CDNA3 has them, or exact ones of 2 or 4 products and c", _in_step_lanes)
+STEP_LANES = Holds("f32 sums to nearest that c joins, as CDNA3 has them", _in_step_lanes)
+EXACT_STEP_LANES = Holds("f32 sums to nearest of 2 or 4 products and c", _in_exact_step_lanes)
 EXACT_SUMS = Holds("f32 sums to nearest of at most 4 products and c", lambda problem: in_exact_sums(problem.operation))
 REFERENCE = Holds("what no kernel knows", _unknown)
 NEAREST = Holds("rounding to nearest", lambda problem: problem.operation.instruction.rounding == "rn")

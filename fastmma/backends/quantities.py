@@ -8,12 +8,13 @@ from fastmma.backends.parameters import fused_parameters
 from fastmma.backends.problem import Problem
 
 ANY = 1 << 62  # no bound
-TURNED = 4  # rows for each column, from which on a product is computed as that of the transposed matrices
+TURNED = 4  # rows for each column, from which on a product is computed as that of the transposed matrices ...
+WIDE = 128  # ... unless it has so many columns: transposing the results costs more than packing rows instead of columns
 
 
 def is_turned(problem: Problem) -> bool:
     """Say whether a product is computed as that of the transposed matrices."""
-    return problem.extents.rows >= TURNED * problem.extents.columns
+    return problem.extents.rows >= TURNED * problem.extents.columns and problem.extents.columns < WIDE
 
 
 def _lines(problem: Problem) -> int:
@@ -51,6 +52,7 @@ QUANTITIES: dict[str, Callable[[Problem, int], int]] = {
     "results of all": lambda problem, _: problem.extents.rows * problem.extents.columns * problem.extents.products,
     "codes of a panel": lambda problem, _: max(problem.extents.rows, 256) * problem.extents.depth,
     "instructions": lambda problem, _: -(-problem.extents.depth // problem.operation.instruction.k),
+    "bits of an exponent": lambda problem, _: max(fmt.exponent_bits for fmt in problem.operation.multiplied),
     "bytes of a code of B": lambda problem, _: problem.operation.instruction.formats.b.code_dtype.itemsize,
     "lines": lambda problem, _: _lines(problem),
     "register tiles of lines": lambda problem, _: _register_tiles(problem),

@@ -50,6 +50,7 @@ _FROM_ZERO, _FROM_C = ("f32-fma", "f32-fma-pairs"), ("f32-fma-from-c",)
 # one product, or more than one instruction of k: batches of single instructions are another matter
 _MATRICES = ({"products": (1, 1), "work": (1, ANY)}, {"instructions": (2, ANY), "work": (1, ANY)})
 _LARGE = tuple({**each, "work": (1 << 16, ANY), "rows": (4, ANY), "columns": (4, ANY)} for each in _MATRICES)
+_LARGE_SHORT = tuple({**each, "bits of an exponent": (0, 5)} for each in _LARGE)  # exponents of products fit into bytes
 # beyond it the Python of a product of any size takes a hundredth of its time
 _SMALL_GROUPS = tuple({**each, "c": (0, 0), "rows": (0, 1024), "work": (1, 1 << 26)} for each in _MATRICES)
 _BLOCKS_OF_TILES = ({"work": (1 << 23, ANY), "rows": (64, ANY), "columns": (16, ANY), "k": (16, ANY)},)
@@ -238,7 +239,19 @@ ROUTES = (
     Route("portable", "products", "fused/portable.py", "", _FUSED, False, holds.ENVELOPE, fallback="", cost=170),
     Route("general in a window", "products", "general/window.py", "", _BOTH, None, holds.WINDOW, fallback="", cost=760),
     Route("general", "products", "general/digits.py", "", _BOTH, None, holds.GENERAL, fallback="", cost=1100),
-    Route("steps in lanes", "products", "fused/window_lanes.py", "WINDOWS", _FUSED, False, holds.STEP_LANES, _LARGE, cost=110),
+    Route(
+        "short steps in lanes",
+        "products",
+        "fused/window_lanes.py",
+        "WINDOWS",
+        _FUSED,
+        False,
+        holds.STEP_LANES,
+        _LARGE_SHORT,
+        cost=100,
+    ),
+    Route("steps in lanes", "products", "fused/window_lanes.py", "WINDOWS", _FUSED, False, holds.STEP_LANES, _LARGE, cost=140),
+    Route("exact steps in lanes", "products", "fused/window_lanes.py", "WINDOWS", _FUSED, False, holds.EXACT_STEP_LANES, _LARGE, cost=110),
     Route("windows", "products", "fused/windows.py", "", _FUSED, False, holds.WINDOWS, fallback="", cost=740),
     Route("exact sums", "products", "fused/exact.py", "", _FUSED, False, holds.EXACT_SUMS, fallback="", cost=1000),
     Route("tree panels", "products", "fma/chains.py", "CHAINS", ("f32-tree",), False, holds.ALL, _LARGE, cost=40),

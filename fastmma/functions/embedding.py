@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.functions.arithmetic import Floats, round_to, widen
+from fastmma import kernels
+from fastmma.functions.arithmetic import F32, Floats, round_to, widen
 from fastmma.functions.block import start_sums
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import default_floats
@@ -52,6 +53,13 @@ def _add_chunks(rows: Floats, indices: NDArray[Any], weight: NDArray[Any]) -> No
         weight[of_weight[some]] = round_to(widen(weight[of_weight[some]]) + parts[some], weight.dtype)
 
 
+def _add_chunks_at_once(rows: Floats, indices: NDArray[Any], count: int, dtype: Any) -> NDArray[Any]:
+    """Do as `_add_chunks` does, in formats that a compiled loop rounds to."""
+    weight, sums = start_sums(count, rows.shape[1]), np.empty(rows.shape[1], np.float32)
+    kernels.functions.embedding.add_chunks(rows, indices, _CHUNK, sums, weight, dtype != F32)
+    return round_to(weight, dtype)
+
+
 def _add_sorted(rows: Floats, indices: NDArray[Any], weight: NDArray[Any]) -> None:
     order = np.argsort(indices, kind="stable")
     groups = indices[order]
@@ -86,8 +94,11 @@ def embedding_backward(grad: NDArray[Any], indices: NDArray[Any], rows: int, pad
     """
     if padding_idx >= 0 and bool(np.any(np.asarray(indices) == padding_idx)):
         raise NotEmulatedError("a gradient of an embedding without that of a padding index was not recorded")
+    flat = np.ascontiguousarray(indices).reshape(-1).astype(np.int64)
+    few, known = 0 < flat.size <= _FEW, grad.dtype != np.float16
+    if few and known and grad.shape[-1] and flat.min() >= 0 and flat.max() < rows:
+        return _add_chunks_at_once(widen(grad).reshape(len(flat), -1), flat, rows, grad.dtype)
     weight = np.zeros((rows, grad.shape[-1]), grad.dtype)
     if grad.size:
-        flat = np.ascontiguousarray(indices).reshape(-1).astype(np.int64)
         (_add_chunks if flat.size <= _FEW else _add_sorted)(widen(grad).reshape(len(flat), -1), flat, weight)
     return weight

@@ -71,7 +71,7 @@ def nll_loss(
     _check_matrix(x)
     counts = target != ignore_index
     classes = np.where(counts, target, 0)
-    picked = widen(np.take_along_axis(x, classes[:, None], 1)[:, 0])
+    picked = widen(x[np.arange(len(x)), classes])
     weights = np.ones_like(picked) if weight is None else widen(weight)[classes]
     each, shares = (np.where(counts, part, np.float32(0)) for part in (-picked, weights))
     if reduction == "none":

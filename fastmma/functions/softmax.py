@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from fastmma import kernels
 from fastmma.functions import libdevice
-from fastmma.functions.arithmetic import BITS, Floats, apply, widen
+from fastmma.functions.arithmetic import BITS, F32, Floats, apply, widen
 from fastmma.functions.block import WARP, add_block, add_in_sequence, add_strided, add_unaligned, add_vectors, halve
 from fastmma.host.addresses import address_of
 from fastmma.host.float_mode import default_floats
@@ -30,6 +30,7 @@ _SHARED = 49152  # bytes of a block's shared memory
 _REGISTERS = 9  # elements of a thread that it keeps
 _LOAD = 16  # bytes
 _PART, _PARTS_OF = 1 << 17, 8  # elements and rows that are computed at a time
+SHORT = 32  # elements of a row, below which a loop over each is slow
 _SPATIAL = 64  # threads along the axis share a row where no more lie across it, and no fewer along it
 
 
@@ -113,7 +114,70 @@ def _each_part(compute: Callable[[slice, Floats], None], rows: NDArray[Any]) -> 
     parallel_for(run, len(rows), thread_count(None), size)
 
 
-def _normalize(rows: NDArray[Any], inner: int, log: bool, result: NDArray[Any], memory: Floats) -> None:
+class Normalizer:
+    """Softmax, or its logarithm, of contiguous rows from and to addresses.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The number of rows, and the elements of each one.
+    dtype, wanted : dtype
+        Of operands and of results.
+    inner : int
+        How many rows lie side by side on the GPU.
+    log : bool
+    """
+
+    def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any], wanted: np.dtype[Any], *, inner: int, log: bool) -> None:
+        self._number, self._width = shape
+        self._sizes, self._inner, self._log = (dtype.itemsize, wanted.itemsize), inner, log
+        self._narrowed = wanted == dtype
+        size = max(_PART // self._width, 1)
+        self._size = min(size + -size % _PARTS_OF, self._number)
+        whole, one = (dtype, (2, self._width)), (F32, (2, 1))  # of two rows: the loops are those of any number
+        self._widen = None if dtype == F32 else _applied("rounded", (whole,), F32)
+        self._exponential = _applied("exponential_of_difference", (whole, one), F32)
+        self._end = _applied("log_softmax", (whole, one, one), wanted) if log else _applied("quotient", ((F32, whole[1]), one), wanted)
+        self._logarithm = _applied("logf", ((F32, (2,)),), F32) if log else None
+
+    def run(self, x: int, out: int, threads: int | None) -> None:
+        """Compute parts of rows that fit into a cache; a multiple of 8 begins a part, as aligned as row 0 is."""
+        kept: dict[int, tuple[Floats, ...]] = {}  # memory of each thread
+
+        def compute(first: int, stop: int, worker: int) -> None:
+            if worker not in kept:
+                kept[worker] = np.empty((self._size, self._width), np.float32), np.empty((2, self._size), np.float32)
+            given, made = (start + first * self._width * size for start, size in zip((x, out), self._sizes, strict=True))
+            self._part(stop - first, given, made, *kept[worker])
+
+        parallel_for(compute, self._number, thread_count(threads), self._size)
+
+    def _part(self, count: int, x: int, out: int, memory: Floats, numbers: Floats) -> None:
+        """Compute some rows, given memory for their exponentials, and for two numbers of each."""
+        width, part = self._width, (0, count, 0, self._width)
+        largest, other, place = address_of(numbers), address_of(numbers) + numbers.strides[0], address_of(memory)
+        wide = x
+        if self._widen is not None:
+            wide = place
+            self._widen(x, width, place, width, *part)
+        kernels.functions.sums.find_largest(wide, count, width, largest)
+        self._exponential(x, width, largest, 1, place, width, *part)
+        exponentials = memory[:count]
+        sums = _forward_sum(exponentials, self._sizes[0], self._narrowed) if self._inner == 1 else _spatial_sum(exponentials, self._inner)
+        if self._logarithm is not None:
+            self._logarithm(address_of(sums), 0, other, 0, 0, 1, 0, count)
+            self._end(x, width, largest, 1, other, 1, out, width, *part)
+        elif self._sizes[1] != F32.itemsize or not kernels.functions.sums.divide_rows(place, count, width, address_of(sums), out):
+            self._end(place, width, address_of(sums), 1, out, width, *part)
+
+
+def _applied(name: str, kinds: tuple[tuple[np.dtype[Any], tuple[int, ...]], ...], dtype: np.dtype[Any]) -> Callable[..., None]:
+    """Return the loop of a formula over rows, along which operands are whole or have one element."""
+    return kernels.functions.apply.applied(name, (), kinds, dtype).loop
+
+
+def _normalize_short(rows: NDArray[Any], inner: int, log: bool, result: NDArray[Any], memory: Floats) -> None:
+    """Compute rows that are too short for loops over each of them."""
     largest = np.empty((len(rows), 1), np.float32)
     wide = widen(rows)
     kernels.functions.sums.find_largest(address_of(wide), *wide.shape, address_of(largest))
@@ -157,7 +221,11 @@ def softmax(x: NDArray[Any], axis: int, *, log: bool = False, dtype: DTypeLike |
         return np.empty(x.shape, wanted)
     rows, inner = _rows(x, axis)
     result = np.empty(rows.shape, wanted)
-    _each_part(lambda part, memory: _normalize(rows[part], inner, log, result[part], memory), rows)
+    if rows.shape[1] < SHORT:
+        _each_part(lambda part, memory: _normalize_short(rows[part], inner, log, result[part], memory), rows)
+    else:
+        normalizer = Normalizer((len(rows), rows.shape[1]), rows.dtype, result.dtype, inner=inner, log=log)
+        normalizer.run(address_of(rows), address_of(result), None)
     return _back(result, x, axis)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fastmma import kernels
-from fastmma.functions import libdevice
+from fastmma.functions import libdevice, softmax
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.threads import with_threads
 from fastmma.torch import draws, formulas, lists, loss_formulas, quotients, reductions
@@ -28,6 +28,7 @@ _EXTRA = {"log_sigmoid_forward": lambda result: (result, result.new_empty(0))}  
 ROWS = formulas.ROWS | quotients.ROWS | loss_formulas.ROWS
 # names of functions that are a formula of their arguments, and nothing else; and of formulas that some numbers have, and others have not
 _PLACED = (frozenset(formulas.ROWS) | frozenset(quotients.ROWS)) - frozenset(loss_formulas.ROWS) - frozenset(_EXTRA)
+_SOFTMAX = {"_softmax": False, "_log_softmax": True}
 _BY_NUMBERS = frozenset({"floor_divide"})
 DONE = object()  # the result of what only changes its arguments
 
@@ -166,11 +167,48 @@ def places_of(args: tuple[Any, ...]) -> dict[int, int]:
     return found if len(list(itertools.groupby(each for each, _ in tensors))) == len(found) else {}
 
 
-def place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Placed | None:
+class PlacedRows(NamedTuple):
+    """A softmax of contiguous rows along the last dimension.
+
+    Attributes
+    ----------
+    normalizer : Normalizer
+    shape, stride : tuple of int
+        Of the result.
+    dtype : torch.dtype
+    """
+
+    normalizer: softmax.Normalizer
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+    def compute(self, args: tuple[Any, ...], result: Tensor, threads: int | None) -> Tensor | None:
+        """Compute a call into memory for its result; return None where its address decides how a GPU adds."""
+        x = args[0]
+        if x.storage_offset() * x.itemsize % reductions.ALIGNED:
+            return None
+        self.normalizer.run(x.data_ptr(), result.data_ptr(), threads)
+        return result
+
+
+def _place_rows(log: bool, given: dict[str, Any]) -> PlacedRows | None:
+    x: Tensor = given["self"]
+    if not x.dim() or not x.numel() or given["dim"] not in (-1, x.dim() - 1) or not x.is_contiguous() or x.shape[-1] < softmax.SHORT:
+        return None
+    dtype = torch.float32 if given["half_to_float"] else x.dtype
+    shape = x.numel() // x.shape[-1], x.shape[-1]
+    found = softmax.Normalizer(shape, DTYPES[x.dtype], DTYPES[dtype], inner=1, log=log)
+    return PlacedRows(found, tuple(x.shape), x.stride(), dtype)
+
+
+def place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Placed | PlacedRows | None:
     """Find what computes calls like one that `compute` computed; None where operands are copied, or numbers in them decide the formula."""
     overload = _overload(func)
     given, tensors = _arguments(overload, args, kwargs), [each for each in args if isinstance(each, Tensor)]
     name, in_place = overload.name, overload.form == IN_PLACE
+    if name in _SOFTMAX and overload.form == NEW:
+        return _place_rows(_SOFTMAX[name], given)
     if name not in _PLACED or overload.draws or overload.form == OUT or not all(each.dim() and each.numel() for each in tensors):
         return None
     formula = ROWS[name](given)

@@ -63,6 +63,7 @@ def _dropout(run: Emulation, x: Tensor, p: float, train: bool) -> Tensor | None:
     return torch.native_dropout(x, p, train)[0] if train and 0 < p < 1 and x.numel() else None
 
 
+_SOFTMAX = frozenset({"softmax", "log_softmax"})
 _COMPUTE: dict[str, Callable[..., Tensor | None]] = {
     "rms_norm": _rms_norm,
     "dropout": _dropout,
@@ -70,6 +71,11 @@ _COMPUTE: dict[str, Callable[..., Tensor | None]] = {
     "log_softmax": _softmax(torch._log_softmax),
     ATTENTION: attend,
 }
+
+
+def is_taken_apart(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Tell whether a composite is a softmax whose operators are a GPU's."""
+    return name in _SOFTMAX and (args[0].dtype is not torch.float16 or (*args[2:3], kwargs.get("dtype"))[0] is not torch.float32)
 
 
 def compute(run: Emulation, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor | None, bool]:

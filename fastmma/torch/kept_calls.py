@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fastmma.functions import autocast
 from fastmma.host.float_mode import is_default
-from fastmma.torch.functions import Placed, Reduced, place, places_of, reduction
+from fastmma.torch.functions import Placed, PlacedRows, Reduced, place, places_of, reduction
 from fastmma.torch.kinds import FIXED, MENDED, Kind
 from fastmma.torch.plans import ALIGNED
 from fastmma.torch.report import EMULATED, Line, Tally
@@ -102,18 +102,19 @@ def kept_product(computation: Computation, operands: tuple[Tensor | None, ...], 
 
 
 class KeptFunction:
-    """Compute and count calls of one form of a function of each element."""
+    """Compute and count calls of one form of a function of each element, or of rows."""
 
-    def __init__(self, placed: Placed, line: Line) -> None:
+    def __init__(self, placed: Placed | PlacedRows, line: Line) -> None:
         self._placed, self.line = placed, line
         self._result = _without_memory(placed.shape, placed.stride, placed.dtype)
 
     def compute(self, run: Emulation, tally: Tally, args: tuple[Any, ...]) -> Tensor | None:
-        """Compute a call; return None where products are only assumed."""
+        """Compute a call; return None where products are only assumed, or the order of additions is not known."""
         if run.guess or not is_default():
             return None
         result = self._placed.compute(args, torch.empty_like(self._result), run.settings.threads)
-        tally.count(self, run.report)
+        if result is not None:
+            tally.count(self, run.report)
         return result
 
 

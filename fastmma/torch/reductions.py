@@ -19,7 +19,7 @@ from fastmma.torch.batch_norms import normalize, normalize_backward
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _SUMMED = frozenset({0.0, 1.0, 2.0, math.inf, -math.inf})  # orders of norms that take no power
-_ALIGNED = 16  # bytes of an address from which kernels load vectors
+ALIGNED = 16  # bytes of an address from which kernels load vectors
 _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 
 Arguments = Mapping[str, Any]
@@ -48,7 +48,7 @@ def as_gpu_array(tensor: Tensor) -> NDArray[Any]:
     _check_memory(tensor, "sums")
     if not tensor.is_contiguous():
         return _view(tensor.contiguous())
-    if tensor.storage_offset() * tensor.itemsize % _ALIGNED:
+    if tensor.storage_offset() * tensor.itemsize % ALIGNED:
         raise NotEmulatedError("the order of additions is known of tensors from an aligned address")
     return _view(tensor)
 
@@ -56,7 +56,7 @@ def as_gpu_array(tensor: Tensor) -> NDArray[Any]:
 def as_strided_array(tensor: Tensor) -> tuple[NDArray[Any], dict[str, int]]:
     """Return a tensor as an array of its strides, and where it begins on a GPU, in elements after an aligned address."""
     _check_memory(tensor, "sums")
-    return _view(tensor), {"offset": tensor.storage_offset() % _ALIGNED}
+    return _view(tensor), {"offset": tensor.storage_offset() % ALIGNED}
 
 
 def _indices(tensor: Tensor) -> NDArray[Any]:

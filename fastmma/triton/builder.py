@@ -17,7 +17,7 @@ from fastmma.triton.emulation import Emulation, Operation
 from fastmma.triton.formats import BF16, canonicalise_nan
 from fastmma.triton.handles import remember_loads
 from fastmma.triton.methods import ABSENT, HELPERS, Method, find_method
-from fastmma.triton.sources import remember_sources
+from fastmma.triton.sources import rememberer
 
 BUILDER = interpreter.InterpreterBuilder
 # results of these were not loaded as their operands were
@@ -27,24 +27,30 @@ _NOT_ELEMENTWISE = (
 
 
 def _count(run: Emulation, row: Method, original: Callable[..., Any], operation: Operation | None, keeps: bool) -> Callable[..., Any]:
-    status, name, why = row.status, row.operation, row.why
-    report = run.report
+    status, name, why, canonical = row.status, row.operation, row.why, row.canonical
+    report, remember, joins = run.report, rememberer(row.name), row.operation == "join"
+    tell = report.tell
 
-    def method(builder: Any, *operands: Any, **options: Any) -> Any:
-        if operation is None:
-            report.tell(status, name, why)
-            result = original(builder, *operands, **options)
-        else:
-            told = report.told
-            result = operation(run, partial(original, builder, **options), *operands)
-            if report.told == told:
-                report.tell(status, name, why)
-        if row.canonical and type(result) is TensorHandle:  # a dot that was not multiplied yet is none
-            result.data = canonicalise_nan(result.data)
-        remember_sources(row.name, result, operands)
-        return remember_loads(result, operands, joins=row.operation == "join") if keeps else result
+    def end(result: Any, operands: tuple[Any, ...]) -> Any:
+        if type(result) is TensorHandle:  # a dot that was not multiplied yet is none
+            if canonical:
+                result.data = canonicalise_nan(result.data)
+            remember(result, operands)
+        return remember_loads(result, operands, joins=joins) if keeps else result
 
-    return method
+    def plain(builder: Any, *operands: Any, **options: Any) -> Any:
+        tell(status, name, why)
+        return end(original(builder, *operands, **options), operands)
+
+    def replaced(builder: Any, *operands: Any, **options: Any) -> Any:
+        assert operation is not None
+        told = report.told
+        result = operation(run, partial(original, builder, **options), *operands)
+        if report.told == told:
+            tell(status, name, why)
+        return end(result, operands)
+
+    return plain if operation is None else replaced
 
 
 def _make_constant(run: Emulation, original: Callable[..., Any], operation: Operation) -> Callable[..., Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from triton.runtime.interpreter import TensorHandle
 
 from fastmma.host.errors import NotEmulatedError
+from fastmma.isa.gpus import TargetName
 from fastmma.numerics.lookup import fidelity
 from fastmma.triton.arithmetic import add_or_fuse
 from fastmma.triton.emulation import Emulation, Operation
@@ -22,6 +23,12 @@ from fastmma.triton.sources import mark_exchanged
 from fastmma.triton.splits import SPLITS
 
 
+@lru_cache(maxsize=1 << 10)
+def _asked(lowering: Lowering, dot: Dot) -> tuple[str, int | None]:
+    """Return the opcode of a dot, and after how many k its sums are promoted."""
+    return lowering.instruction(dot), lowering.promotion(dot)
+
+
 def multiplied(run: Emulation, dot: Dot, lowering: Lowering, x: NDArray[Any], y: NDArray[Any], start: NDArray[Any] | None) -> NDArray[Any]:
     """A dot of elements, ``(..., M, K) @ (..., K, N)``, from `start` or from zero."""
     if lowering.a == "f16" and dot.a in FP8:
@@ -31,7 +38,7 @@ def multiplied(run: Emulation, dot: Dot, lowering: Lowering, x: NDArray[Any], y:
         x, y = x[..., order], y[..., order, :]
     shape: tuple[int, ...] = (*x.shape[:-1], y.shape[-1])
     c = np.zeros(shape, SUMS[dot.accumulator]) if start is None else np.ascontiguousarray(np.broadcast_to(start, shape))
-    product = run.product(lowering.instruction(dot), lowering.promotion(dot))
+    product = run.product(*_asked(lowering, dot))
     if x.ndim == 2:
         return product(x, y, c)
     batch = (array.reshape(-1, *array.shape[-2:]) for array in (x, y, c))
@@ -49,6 +56,12 @@ def _split(run: Emulation, dot: Dot, lowering: Lowering, a: Any, b: Any, d: Any)
             total = np.where(np.isnan(total), np.float32(0), total)
         total = multiplied(run, dot, lowering, first[i], second[j], total)
     return add_or_fuse(run, mark_exchanged(TensorHandle(total, d.dtype.scalar)), d)
+
+
+@lru_cache(maxsize=1 << 10)
+def _described(instruction: str, every: int | None, target: TargetName) -> str:
+    """Say in the report what computes a dot."""
+    return f"{instruction}{f', promoted every {every} k' if every else ''} ({fidelity(instruction, target)})"
 
 
 def _pass(run: Emulation, a: Any, b: Any, d: Any, why: str) -> Any:
@@ -89,8 +102,8 @@ def create_dot(run: Emulation, original: Operation, a: Any, b: Any, d: Any, prec
         return _pass(
             run, a, b, d, f"input_precision={name!r} of products: whether the compiler fuses them with what splits them is not known"
         )
-    instruction, every = lowering.instruction(dot), lowering.promotion(dot)
-    how = f"{instruction}{f', promoted every {every} k' if every else ''} ({fidelity(instruction, run.target)})"
+    instruction, every = _asked(lowering, dot)
+    how = _described(instruction, every, run.target)
     permuted = f", kWidth {lowering.k_width}" if lowering.order(k) is not None else ""
     if dot.is_split:
         run.report.did("tl.dot", f"{name}: {len(SPLITS[name][1])} times {how}{permuted}, {source}")

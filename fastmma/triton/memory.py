@@ -125,8 +125,10 @@ class Found(TensorHandle):
 
 def _carry(_run: Emulation, original: Operation, *operands: Any) -> Any:
     """Move what was found, unread: Triton makes extrema of floats of two operations on integers."""
-    found = next((operand for operand in operands if isinstance(operand, Found)), None)
-    if found is None:
+    for found in operands:
+        if isinstance(found, Found):
+            break
+    else:
         return original(*operands)
     result = original(*(TensorHandle(one.unread, one.dtype) if isinstance(one, Found) else one for one in operands))
     return found.moved(result)

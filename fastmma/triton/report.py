@@ -79,8 +79,8 @@ class Report(ClosedReport):
             self._complain(operation, text, code.co_filename, frame.f_lineno, frame.f_globals)
         key = status, operation, text, id(code), frame.f_lasti
         with LOCK:
-            found = self._new.get(key)
-            self._new[key] = code, 1 if found is None else found[1] + 1
+            new = self._new
+            new[key] = code, new[key][1] + 1 if key in new else 1
             self.told += 1
 
     @contextmanager

@@ -18,9 +18,9 @@ def list_sources(*values: Any) -> frozenset[Sites]:
     """Return the places of the loads behind values."""
     found = _NONE
     for value in values:
-        if isinstance(value, TensorHandle):
-            one = value.attr.get(SOURCES, _NONE)
-            if one is not found and one:
+        if type(value) is TensorHandle or isinstance(value, TensorHandle):
+            one = value.attr.get(SOURCES)
+            if one and one is not found:
                 found = found | one if found else one
     return found
 
@@ -48,10 +48,15 @@ _METHODS: Mapping[str, Callable[[tuple[Any, ...]], frozenset[Sites]]] = {"create
 _CONVERSIONS = ("create_si_to_fp", "create_ui_to_fp")  # the compiler converts constants itself
 
 
-def remember_sources(method: str, result: Any, operands: tuple[Any, ...]) -> Any:
-    """Give the result of a method of the builder the places of the loads behind it."""
-    if type(result) is TensorHandle and SOURCES not in result.attr:
-        result.attr[SOURCES] = _METHODS.get(method, _computed)(operands)
-        if method in _CONVERSIONS and VALUE in operands[0].attr:
-            result.attr[VALUE] = operands[0].attr[VALUE]
-    return result
+def rememberer(method: str) -> Callable[[Any, tuple[Any, ...]], None]:
+    """Return what gives the result of a method of the builder the places of the loads behind it."""
+    sources, converts = _METHODS.get(method, _computed), method in _CONVERSIONS
+
+    def remember(result: Any, operands: tuple[Any, ...]) -> None:
+        attr = result.attr
+        if SOURCES not in attr:
+            attr[SOURCES] = sources(operands)
+            if converts and VALUE in operands[0].attr:
+                attr[VALUE] = operands[0].attr[VALUE]
+
+    return remember

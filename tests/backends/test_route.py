@@ -62,7 +62,7 @@ ENTRIES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (int8, "tiles", ("tiles of bytes",)),
     (b1, "gemm", ("bits",)),
     (b1, "tiles", ("tiles of bits",)),
-    (window_lanes, "reaches", ("steps in lanes",)),
+    (window_lanes, "reaches", ("short steps in lanes", "steps in lanes", "exact steps in lanes")),
     (windows, "multiply", ("windows",)),
     (exact, "multiply", ("exact sums",)),
     (trees, "reaches", ("tree panels",)),
@@ -80,6 +80,7 @@ OPERATIONS = (
     (MMA + "m8n8k4.row.col.f32.f16.f16.f32", "sm_80"),
     ("fma.rn.f32", "sm_80"),
     *(("v_mfma_f32_16x16x16_f16", target) for target in ("gfx908", "gfx90a", "gfx942")),
+    ("v_mfma_f32_16x16x16_bf16", "gfx942"),
     (MMA + "m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3", "sm_120a"),
     (MMA + "m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0", "sm_120a"),
 )
@@ -199,6 +200,35 @@ def test_edges(given: tuple[str, int, int, int], name: str) -> None:
     verdicts = route.explain(problem(*given))
     assert [verdict.row.name for verdict in verdicts if not verdict.reason] == [name]
     assert route.choose(problem(*given)).row.name == name
+
+
+def test_few_columns_are_computed_as_rows() -> None:
+    shapes = ((508, 127, 64), (507, 127, 64), (1 << 20, 128, 64), (4, 1, 64), (3, 1, 64))
+    assert [quantities.is_turned(problem("f16", *shape)) for shape in shapes] == [True, False, False, True, False]
+
+
+MATRIX_CORES = (
+    (("v_mfma_f32_16x16x16_f16", "gfx942"), (64, 64, 16), "short steps in lanes"),
+    (("v_mfma_f32_16x16x32_fp8_fp8", "gfx942"), (64, 64, 16), "short steps in lanes"),
+    (("v_mfma_f32_16x16x32_bf8_bf8", "gfx942"), (4, 4, 4096), "short steps in lanes"),
+    (("v_mfma_f32_16x16x16_bf16", "gfx942"), (64, 64, 16), "steps in lanes"),
+    (("v_mfma_f32_16x16x8_xf32", "gfx942"), (4, 4, 4096), "steps in lanes"),
+    (("v_mfma_f32_16x16x16_f16", "gfx942"), (64, 64, 15), "windows"),
+    (("v_mfma_f32_16x16x16_bf16", "gfx942"), (3, 64, 4096), "windows"),
+    (("v_mfma_f32_16x16x16_f16", "gfx942"), (64, 3, 4096), "windows"),
+    (("v_mfma_f32_16x16x16_f16", "gfx908"), (64, 64, 16), "exact steps in lanes"),
+    (("v_mfma_f32_16x16x8bf16", "gfx908"), (4, 4, 4096), "exact steps in lanes"),
+    (("v_mfma_f32_16x16x16_f16", "gfx908"), (64, 64, 15), "exact sums"),
+    (("v_mfma_f32_16x16x16_f16", "gfx908"), (3, 64, 4096), "exact sums"),
+)
+
+
+@pytest.mark.usefixtures("avx512")
+@pytest.mark.parametrize(("of", "shape", "name"), MATRIX_CORES)
+def test_edges_of_matrix_cores(of: tuple[str, str], shape: tuple[int, int, int], name: str) -> None:
+    """Bits of exponents and sizes choose."""
+    given = problem("f16", *shape)._replace(operation=operation_of(*of))
+    assert [verdict.row.name for verdict in route.explain(given) if not verdict.reason] == [name]
 
 
 SIDES = (1, 8, 9, 32, 33, 64, 129, 256, 1024, 2049)

@@ -21,6 +21,10 @@ _DEFINED = re.compile(r"^define[^\n]*?@([\w.]+)\(.*?^\}\n", re.S | re.M)
 _NAMED = re.compile(r"[@(]([\w.]+)")
 _ATTRIBUTES = re.compile(r" #\d+")
 _METADATA = re.compile(r", ![\w.]+ !\d+")
+_NUMBER = re.compile(r"i32 (\d+)|float (-?\d[\w.+-]*)")
+# numbers of the expf that `exp_of` computes in fewer instructions
+_OF_EXPF = ["1069066811", "849703008", "1262485504", *["5.000000e-01"] * 2, "-1.260000e+02", *["2.520000e+02"] * 2, "-0.000000e+00"]
+_EXPF = "define internal float @__nv_expf(float %a) alwaysinline {\n %r = call float @exp_of(float %a)\n ret float %r\n}\n"
 # how a number of a format becomes a float32, and back
 _LOADS = {
     "f32": " {x} = load float, ptr {p}\n",
@@ -121,6 +125,14 @@ def libdevice_text(names: Iterable[str], given: str, path: Path | None = None) -
     return code.types + constants + "".join(code.declarations[each] for each in wanted) + body if needed else ""
 
 
+def _with_exponentials(text: str, given: str) -> str:
+    """Replace libdevice's expf, if it is the one that is known, where `given` functions compute it otherwise."""
+    found = next((match for match in _DEFINED.finditer(text) if match[1] == "__nv_expf"), None)
+    if found is None or "@exp_of(" not in given or [whole or number for whole, number in _NUMBER.findall(found[0])] != _OF_EXPF:
+        return text
+    return text.replace(found[0], _EXPF)
+
+
 def reached(text: str, start: str) -> str:
     """Leave functions out that a function does not call; those of 16 lanes are used by loops that are not vectorised yet."""
     functions = {match[1]: match[0] for match in _DEFINED.finditer(text)}
@@ -168,4 +180,5 @@ def source(formula: Formula, form: Form) -> str:
     parameters = [f"ptr noalias %a{index}, i64 %s{index}" for index in range(len(form.given))]
     parameters += [f"ptr noalias %d{index}" for index in range(len(form.made))]
     loop = _LOOP.format(parameters=", ".join(parameters), head=head, body=body) + (_AT_ONCE if in_registers() else _NO_MORE)
-    return reached(definitions() + libdevice_text(code.calls, definitions()) + loop, "loop")
+    given = definitions()
+    return reached(given + _with_exponentials(libdevice_text(code.calls, given), given) + loop, "loop")

@@ -10,7 +10,11 @@ from typing import Any
 import numpy as np
 
 from fastmma.kernels.llvm.compilation import compiled, inner
-from fastmma.kernels.llvm.simd import even_lanes, extract, fma, load, load_scalar, odd_lanes, select, splat, store
+from fastmma.kernels.llvm.simd import any_lane, bitcast, even_lanes, extract, fma, load, load_scalar, odd_lanes, select, splat, store
+
+_LEAST_EXACT = np.uint32(((127 - 100) << 23) - 1)  # the code of 2^-100, less 1
+_LEAST_VALUE = np.float32(2.0**-100)
+_MOST = np.float32(2**25)  # of a sum: a quotient of 2^-100 is far above the subnormal numbers
 
 
 @compiled
@@ -232,6 +236,43 @@ def find_largest(values: int, rows: int, columns: int, out: int) -> None:
             value = load_scalar(place, np.float32)
             found = found if found >= value or found != found else value
         store(found, out + 4 * row)
+
+
+@inner
+def _corrected(value: Any, reciprocal: Any, negated: Any) -> Any:
+    """Divide as one rounding does: a product with the reciprocal, corrected twice (P. Markstein, 1990)."""
+    near = value * reciprocal
+    nearer = fma(fma(near, negated, value), reciprocal, near)
+    return fma(fma(nearer, negated, value), reciprocal, nearer)
+
+
+@compiled
+def divide_rows(values: int, rows: int, columns: int, divisors: int, out: int) -> bool:
+    """Divide exponentials of each row, which are at most 1, by their sum; all are addresses, one row after another.
+
+    Return False, and leave results undefined, where a sum is no usual number, or an exponential is below 2^-100 but not 0: what corrections
+    add up would be subnormal.
+    """
+    lanes = 16
+    whole = columns - columns % lanes
+    least = splat(_LEAST_EXACT, lanes)
+    for row in range(rows):
+        divisor = load_scalar(divisors + 4 * row, np.float32)
+        if not (divisor >= np.float32(1) and divisor <= _MOST):
+            return False
+        line, result, reciprocal = values + 4 * columns * row, out + 4 * columns * row, np.float32(1) / divisor
+        reciprocals, negated = splat(reciprocal, lanes), splat(-divisor, lanes)
+        for place in range(0, 4 * whole, 4 * lanes):
+            part = load(line + place, np.float32, lanes)
+            if any_lane(bitcast(part, np.uint32) - splat(np.uint32(1), lanes) < least):
+                return False
+            store(_corrected(part, reciprocals, negated), result + place)
+        for place in range(4 * whole, 4 * columns, 4):
+            value = load_scalar(line + place, np.float32)
+            if value < _LEAST_VALUE and value != np.float32(0):
+                return False
+            store(_corrected(value, reciprocal, -divisor), result + place)
+    return True
 
 
 @compiled

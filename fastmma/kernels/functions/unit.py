@@ -11,7 +11,7 @@ from functools import cache
 
 from fastmma.kernels.functions.lookup import declare_permutation, look_up
 from fastmma.kernels.functions.tables import INTERPOLATORS, Interpolator, coefficients
-from fastmma.kernels.functions.unit_lanes import SQUARE, has_lanes, lanes, rise_body
+from fastmma.kernels.functions.unit_lanes import EXPONENTIAL, SQUARE, has_lanes, lanes, rise_body
 
 _FRACTION = 23  # bits
 _X = 17  # bits of x
@@ -287,22 +287,39 @@ def _power_of_two() -> str:
     starts = [
         _signed(c0 + (row.start << _QUARTER) - (segment << bits + _QUARTER)) for segment, (c0, _, _) in enumerate(coefficients()["ex2"])
     ]
-    return f"""{look_up("ex2_starts", starts)}{begin} %h = call float @within_128(float %x)
-{_CODE} %segment = lshr i32 %code, {bits}
- %low = and i32 %code, {(1 << bits) - 1}
- %rise = call i32 @ex2_rise(i32 %segment, i32 %low)
- %quarters = ashr i32 %rise, {row.grid - row.cut}
+    return f"""{look_up("ex2_starts", starts)}
+; of steps of 2^-23: the code of 2 to so many. The upper 2 of 17 bits of a fraction are multiplied apart
+define internal i32 @power_code(i32 %code) alwaysinline {{
+ %segment = lshr i32 %code, {bits}
+ %x = shl i32 %code, {32 - bits}
+ %d0 = call i32 @top_square_start(i32 %x)
+ %d1 = call i32 @top_square_upper(i32 %d0, i32 %x)
+ %d2 = call i32 @top_square_lower(i32 %d1, i32 %x)
+ %moved = shl i32 %d2, 15
+ %s = and i32 %moved, -65536
+ %low = and i32 %code, 32767
+ %both = or i32 %s, %low
+ %word = call i32 @ex2_slopes_at(i32 %segment)
+ %e = call i32 @add_pairs(i32 {row.bias}, i32 %word, i32 %both)
+ %quarters = ashr i32 %e, {row.grid}
  %start = call i32 @ex2_starts_at(i32 %segment)
  %sum = add i32 %start, %quarters
  %whole = lshr i32 %sum, {_QUARTER}
- %c = add i32 %whole, %code
+ %top = lshr i32 %x, 30
+ %rise = call i32 @add_pairs(i32 %whole, i32 %word, i32 %top)
+ %r = add i32 %rise, %code
+ ret i32 %r
+}}
+{begin} %h = call float @within_128(float %x)
+{_CODE} %c = call i32 @power_code(i32 %code)
  %normal = fcmp oge float %x, -126.0
- %r0 = bitcast i32 %c to float
- %other = call float @zero_unless_nan(float %x)
- %r = select i1 %normal, float %r0, float %other
+ %nan = call float @zero_unless_nan(float %x)
+ %other = bitcast float %nan to i32
+ %all = select i1 %normal, i32 %c, i32 %other
+ %r = bitcast i32 %all to float
  ret float %r
 }}
-"""
+{EXPONENTIAL}"""
 
 
 @cache

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fastmma.kernels.functions.expression import constant
 from fastmma.kernels.functions.lookup import SIXTEEN, WORDS, in_registers, variants, vector
 from fastmma.kernels.llvm import cpu
 
 _FEATURES = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512bitalg", "avx512vbmi", "avx512vnni"})
 _BYTES, _HALVES, _FLOATS, _BITS = "<64 x i8>", "<32 x i16>", "<16 x float>", "<64 x i1>"
 _DOT, _PAIRS, _SHIFT = "llvm.x86.avx512.vpdpbusd.512", "llvm.x86.avx512.pmaddw.d.512", "llvm.x86.avx512.pmultishift.qb.512"
-_ADDED_PAIRS, _CHOSEN_BITS = "llvm.x86.avx512.vpdpwssd.512", "llvm.x86.avx512.vpshufbitqmb.512"
+_ADDED_PAIRS, _CHOSEN_BITS = "llvm.x86.avx512.vpdpwssds.512", "llvm.x86.avx512.vpshufbitqmb.512"
 _NEARER, _FIXED = "llvm.x86.avx512.mask.range.ps.512", "llvm.x86.avx512.mask.fixupimm.ps.512"
+_SQUARES = {"square_": 0, "top_square_": 15}  # how far up x lies
+# ranges into which numbers are moved: of ex2; of exp's x, beyond which the whole part of a power of two is the last one; and of what that
+# part leaves, in units of ex2, from which on results are 0 or infinite
+_LIMITS = {"within_128": 128.0, "within_wholes": float.fromhex("0x1.5d58ap+6"), "within_rest": 100.0 * 2**23}
+_LOG2E, _LOG2E_REST, _LOG2E_OF_252 = (float.fromhex(each) for each in ("0x1.715476p+0", "0x1.4ae0cp-26", "0x1.77313ap-8"))
+_WHOLE = 1.5 * 2**23 + 1
 _ZEROS = 24  # a bit from which words of x have zeros alone
 # of the bytes of two words: from which bit on they are taken of x, and which bit of x says whether they count
 _ABOVE = (10, 11, 12, 13), (14, 15, 16, _ZEROS)
@@ -46,13 +53,14 @@ def _all(word: int) -> str:
     return vector([word] * 16)
 
 
-def _of_bits(index: int) -> str:
-    """Add to a doubled square what some bits of x make with the bits above them."""
+def _of_bits(index: int, up: int) -> str:
+    """Add to a doubled square what some bits of x, moved `up`, make with the bits above them."""
     d, added = "%d", ""
     for number, (above, bit) in enumerate(zip(_ABOVE[index], _COUNTED[index], strict=True)):
         if bit != _ZEROS:
             added += (
-                f" %b{number} = and i32 %x, {1 << bit}\n %z{number} = icmp eq i32 %b{number}, 0\n %h{number} = lshr i32 %x, {above}\n"
+                f" %b{number} = and i32 %x, {1 << bit + up}\n %z{number} = icmp eq i32 %b{number}, 0\n"
+                f" %h{number} = lshr i32 %x, {above + up}\n"
                 f" %t{number} = shl i32 %h{number}, 1\n %p{number} = select i1 %z{number}, i32 0, i32 %t{number}\n"
                 f" %d{number} = add i32 {d}, %p{number}\n"
             )
@@ -60,10 +68,10 @@ def _of_bits(index: int) -> str:
     return f"{added} ret i32 {d}\n"
 
 
-_START = """ %g = lshr i32 %x, 9
- %gg = mul i32 %g, %g
- ret i32 %gg
-"""
+def _start(up: int) -> str:
+    return f" %g = lshr i32 %x, {9 + up}\n %gg = mul i32 %g, %g\n ret i32 %gg\n"
+
+
 _PAIRS_OF_ONE = """ %a0 = shl i32 %a, 16
  %a1 = ashr i32 %a0, 16
  %a2 = ashr i32 %a, 16
@@ -75,12 +83,6 @@ _PAIRS_OF_ONE = """ %a0 = shl i32 %a, 16
  %both = add i32 %low, %high
  %r = add i32 %sum, %both
  ret i32 %r
-"""
-_NEARER_OF_ONE = """ %under = fcmp olt float %x, 128.0
- %h1 = select i1 %under, float %x, float 128.0
- %over = fcmp ogt float %h1, -128.0
- %r = select i1 %over, float %h1, float -128.0
- ret float %r
 """
 _NAN_OF_ONE = """ %given = fcmp ord float %x, 0.0
  %nan = bitcast i32 2147483647 to float
@@ -106,21 +108,11 @@ declare {WORDS} @{_ADDED_PAIRS}({WORDS}, {pairs}, {pairs})
 declare {_BITS} @{_CHOSEN_BITS}({_BYTES}, {_BYTES})
 declare {_FLOATS} @{_NEARER}({_FLOATS}, {_FLOATS}, i32, {_FLOATS}, i16, i32)
 declare {_FLOATS} @{_FIXED}({_FLOATS}, {_FLOATS}, {WORDS}, i32, i16, i32)
-define {WORDS} @square_start{SIXTEEN}({WORDS} %x) alwaysinline {{
- %upper = lshr {WORDS} %x, {_all(9)}
- %g = bitcast {WORDS} %upper to {_HALVES}
- %r = call {WORDS} @{_PAIRS}({_HALVES} %g, {_HALVES} %g)
- ret {WORDS} %r
-}}
 define {WORDS} @add_pairs{SIXTEEN}({WORDS} %sum, {WORDS} %a, {WORDS} %b) alwaysinline {{
  %x = bitcast {WORDS} %a to {pairs}
  %y = bitcast {WORDS} %b to {pairs}
  %r = call {WORDS} @{_ADDED_PAIRS}({WORDS} %sum, {pairs} %x, {pairs} %y)
  ret {WORDS} %r
-}}
-define {_FLOATS} @within_128{SIXTEEN}({_FLOATS} %x) alwaysinline {{
- %r = call {_FLOATS} @{_NEARER}({_FLOATS} %x, {_FLOATS} {_floats("128.0")}, i32 2, {_FLOATS} zeroinitializer, i16 -1, i32 4)
- ret {_FLOATS} %r
 }}
 define {_FLOATS} @zero_unless_nan{SIXTEEN}({_FLOATS} %x) alwaysinline {{
  %nan = bitcast {WORDS} {_all(0x7FFFFFFF)} to {_FLOATS}
@@ -128,11 +120,30 @@ define {_FLOATS} @zero_unless_nan{SIXTEEN}({_FLOATS} %x) alwaysinline {{
  ret {_FLOATS} %r
 }}
 """
-    for name, above, bits in zip(("square_upper", "square_lower"), _ABOVE, _COUNTED, strict=True):
-        text += f"""define {WORDS} @{name}{SIXTEEN}({WORDS} %d, {WORDS} %x) alwaysinline {{
+    steps = {
+        "add_pairs": (("i32 %sum", "i32 %a", "i32 %b"), "i32", _PAIRS_OF_ONE),
+        "zero_unless_nan": (("float %x",), "float", _NAN_OF_ONE),
+    }
+    text += "".join(variants(name, *step, f"{name}{SIXTEEN}") for name, step in steps.items())
+    text += "".join(_squares(prefix, up, operands) for prefix, up in _SQUARES.items())
+    return text + "".join(_within(*each) for each in _LIMITS.items())
+
+
+def _squares(prefix: str, up: int, operands: str) -> str:
+    """Write the steps of a squarer of x that lies `up` bits above the lowest one."""
+    text = f"""define {WORDS} @{prefix}start{SIXTEEN}({WORDS} %x) alwaysinline {{
+ %upper = lshr {WORDS} %x, {_all(9 + up)}
+ %g = bitcast {WORDS} %upper to {_HALVES}
+ %r = call {WORDS} @{_PAIRS}({_HALVES} %g, {_HALVES} %g)
+ ret {WORDS} %r
+}}
+"""
+    for name, above, bits in zip(("upper", "lower"), _ABOVE, _COUNTED, strict=True):
+        fields, counted = ([0 if bit == _ZEROS and up else bit + up for bit in each] for each in (above, bits))
+        text += f"""define {WORDS} @{prefix}{name}{SIXTEEN}({WORDS} %d, {WORDS} %x) alwaysinline {{
  %b = bitcast {WORDS} %x to {_BYTES}
- %a = call {_BYTES} @{_SHIFT}({_BYTES} {_fields(above)}, {_BYTES} %b)
- %k = call {_BITS} @{_CHOSEN_BITS}({_BYTES} %b, {_BYTES} {_fields(bits)})
+ %a = call {_BYTES} @{_SHIFT}({_BYTES} {_fields(fields)}, {_BYTES} %b)
+ %k = call {_BITS} @{_CHOSEN_BITS}({_BYTES} %b, {_BYTES} {_fields(counted)})
  %t = select {_BITS} %k, {_BYTES} %a, {_BYTES} zeroinitializer
  %p = bitcast {_BYTES} %t to {operands}
  %q = bitcast {_BYTES} {_bytes([2] * 64)} to {operands}
@@ -141,14 +152,27 @@ define {_FLOATS} @zero_unless_nan{SIXTEEN}({_FLOATS} %x) alwaysinline {{
 }}
 """
     steps = {
-        "square_start": (("i32 %x",), "i32", _START),
-        "square_upper": (("i32 %d", "i32 %x"), "i32", _of_bits(0)),
-        "square_lower": (("i32 %d", "i32 %x"), "i32", _of_bits(1)),
-        "add_pairs": (("i32 %sum", "i32 %a", "i32 %b"), "i32", _PAIRS_OF_ONE),
-        "within_128": (("float %x",), "float", _NEARER_OF_ONE),
-        "zero_unless_nan": (("float %x",), "float", _NAN_OF_ONE),
+        "start": (("i32 %x",), "i32", _start(up)),
+        "upper": (("i32 %d", "i32 %x"), "i32", _of_bits(0, up)),
+        "lower": (("i32 %d", "i32 %x"), "i32", _of_bits(1, up)),
     }
-    return text + "".join(variants(name, *step, f"{name}{SIXTEEN}") for name, step in steps.items())
+    return text + "".join(variants(f"{prefix}{name}", *step, f"{prefix}{name}{SIXTEEN}") for name, step in steps.items())
+
+
+def _within(name: str, limit: float) -> str:
+    """Write what moves a number into a range."""
+    number, least = constant(limit), constant(-limit)
+    body = f""" %under = fcmp olt float %x, {number}
+ %h1 = select i1 %under, float %x, float {number}
+ %over = fcmp ogt float %h1, {least}
+ %r = select i1 %over, float %h1, float {least}
+ ret float %r
+"""
+    return f"""define {_FLOATS} @{name}{SIXTEEN}({_FLOATS} %x) alwaysinline {{
+ %r = call {_FLOATS} @{_NEARER}({_FLOATS} %x, {_FLOATS} {_floats(number)}, i32 2, {_FLOATS} zeroinitializer, i16 -1, i32 4)
+ ret {_FLOATS} %r
+}}
+{variants(name, ("float %x",), "float", body, f"{name}{SIXTEEN}")}"""
 
 
 _DOUBLED_SQUARE = """ %d0 = call i32 @square_start(i32 %x)
@@ -169,4 +193,32 @@ def rise_body(bias: int, cut: int) -> str:
  %upper = lshr i32 %x, {cut}
  %r = call i32 @add_pairs(i32 %f, i32 %word, i32 %upper)
  ret i32 %r
+"""
+
+
+# libdevice's expf: e^x is 2^k times ex2 of what k leaves. Both are computed in units of 2^-23, as ex2 takes them. Numbers below 0 are no
+# whole numbers there, but for some whose results are subnormal, and rounded to the same
+EXPONENTIAL = f"""define internal float @exp_of(float %x) alwaysinline {{
+ %h = call float @within_wholes(float %x)
+ %t = call float @llvm.fma.f32(float %h, float {constant(_LOG2E_OF_252)}, float 0.5)
+ %j = call float @down_to_whole(float %t, float 252.0, float {constant(_WHOLE)})
+ %k = call float @llvm.fma.f32(float %j, float -8388608.0, float {constant((_WHOLE + 126) * 2**23)})
+ %f0 = call float @llvm.fma.f32(float %x, float {constant(_LOG2E * 2**23)}, float %k)
+ %f1 = call float @llvm.fma.f32(float %x, float {constant(_LOG2E_REST * 2**23)}, float %f0)
+ %f = call float @within_rest(float %f1)
+ %steps = fptosi float %f to i32
+ %negative = fcmp ole float %f, -1.0
+ %less = sub i32 %steps, 1
+ %code = select i1 %negative, i32 %less, i32 %steps
+ %c = call i32 @power_code(i32 %code)
+ %p = bitcast i32 %c to float
+ %jc = bitcast float %j to i32
+ %sc = shl i32 %jc, 23
+ %scale = bitcast i32 %sc to float
+ %result = fmul float %p, %scale
+ %given = fcmp ord float %x, 0.0
+ %nan = bitcast i32 2147483647 to float
+ %r = select i1 %given, float %result, float %nan
+ ret float %r
+}}
 """

@@ -19,7 +19,8 @@ from fastmma.kernels.fused.macro_tile import Extent, Limits, WorkerMemory, run_m
 from fastmma.kernels.fused.magnitudes import spread_of_matrix
 from fastmma.kernels.fused.micro_kernel import SLAB
 from fastmma.kernels.fused.packed import PACK_ROWS, config_of, limits_of, slab_depth_of, spec_of
-from fastmma.kernels.fused.panels import VECTOR_BYTES, PanelElementSpec, Panels, pack_rows
+from fastmma.kernels.fused.panel_packing import pack_rows
+from fastmma.kernels.fused.panels import VECTOR_BYTES, PanelElementSpec, Panels
 from fastmma.kernels.fused.reach import Spread, exponent_bytes
 from fastmma.kernels.fused.worker_memory import ahead, sizes_of_worker
 from fastmma.kernels.llvm import kinds

@@ -14,7 +14,8 @@ from fastmma.kernels.fused.lanes import PanelConfig, PanelShape
 from fastmma.kernels.fused.macro_tile import Extent, Limits, Promoting, WorkerMemory, run_macro_tile
 from fastmma.kernels.fused.magnitudes import spread_of_matrix
 from fastmma.kernels.fused.micro_kernel import SLAB
-from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, PanelElementSpec, Panels, pack_rows
+from fastmma.kernels.fused.panel_packing import pack_rows
+from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, PanelElementSpec, Panels
 from fastmma.kernels.fused.reach import (
     F32_LOWEST,
     SINGLE_LARGEST_C,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastmma.kernels.decode.lanes import field_of, is_negative, magnitude_of, signed, value_of
-from fastmma.kernels.llvm.compilation import compiled, inner
+from fastmma.kernels.llvm.compilation import inner
 from fastmma.kernels.llvm.simd import (
     bitcast,
     convert,
@@ -119,8 +119,19 @@ def exponent_bytes(magnitude: Any, how: PanelElementSpec, shift: Any) -> Any:
     return select(magnitude == 0, 0, minimum(maximum(byte, 0), how.highest_byte))
 
 
-@compiled
-def pack_rows(
+@inner
+def store_signs(negative: int, terms: int, packed: Panels, place: int, row: int) -> None:
+    """Store which of eight k of a row are negative, four times over; the eight begins at a place, and the row is one of a block."""
+    if terms == 4:
+        signs = packed.signs + place + 4 * row
+        store(np.uint32((negative & 15) * 0x01010101), signs)
+        store(np.uint32((negative >> 4) * 0x01010101), signs + 4 * packed.block)
+    else:
+        store(np.uint32(negative * 0x01010101), packed.signs + place // 2 + 4 * row)
+
+
+@inner
+def pack_rows_by_eights(
     how: PanelElementSpec,
     source: Matrix,
     first: int,
@@ -161,12 +172,7 @@ def pack_rows(
                 block = row
             place = (slab + block) * packed.depth + in_slab
             negative = lane_bits(negatives(codes, magnitude, how))
-            if terms == 4:
-                signs = packed.signs + place + 4 * (row - block)
-                store(np.uint32((negative & 15) * 0x01010101), signs)
-                store(np.uint32((negative >> 4) * 0x01010101), signs + 4 * packed.block)
-            else:
-                store(np.uint32(negative * 0x01010101), packed.signs + place // 2 + 4 * (row - block))
+            store_signs(negative, terms, packed, place, row - block)
             place += (row - block) * LINES
             shift = splat(np.int32(0), LINES)
             if scales is not None:  # noqa: SIM102 - Numba prunes a branch on None alone
@@ -216,7 +222,7 @@ def _shifts(scales: BlockScales, k: int, depth: int, column: int, columns: int) 
 
 
 @inner
-def pack_columns(
+def pack_columns_by_eights(
     shape: Any,
     terms: int,
     how: PanelElementSpec,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from fastmma.kernels.fused.lanes import HALF_LOWEST
@@ -116,6 +117,7 @@ class ExponentBytes(NamedTuple):
     zeros: int  # as what exponent a product of a zero counts, at most
 
 
+@lru_cache(64)
 def spread_of(element: Element) -> Spread:
     """The exponents that an element can have."""
     return Spread(_lowest_exponent(element), element.highest_exponent)

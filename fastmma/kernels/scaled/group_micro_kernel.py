@@ -5,7 +5,8 @@ An element of A is an unsigned byte, twice its value plus 12, one of B a signed 
 B's scale, and an fma multiplies by A's scale and adds. (An fma with offset times scale would do the first two, but on the busiest pipes.)
 
 *Exact* kernels leave alignment out: where nothing can be truncated they add in float64 without rounding, then clear the bits that
-float32 has not. They hold sums times so large a power of two that those which would be truncated overflow to infinity, and stay there.
+float32 has not; there, adjacent groups of one scale make one term. They hold sums times so large a power of two that those which would
+be truncated overflow to infinity, and stay there.
 *Aligned* kernels truncate by flooring under round toward zero, as `fastmma.kernels.fused.micro_kernel` does: an accumulator starts at
 1.5 * 2**(52 + emax - align_bits) plus the number of negative terms, and A's scales are packed times 1 + 2**-48.
 """
@@ -24,7 +25,7 @@ from fastmma.kernels.llvm.emit import F64, I8, I16, I32, Emitter, Variables, vec
 from fastmma.kernels.llvm.kinds import constant
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
 
-TERMS = 4  # of a step
+TERMS = 4  # of a step, at most
 MARKED = 16  # elements of a group whose bits fit below the exponents in their words
 GROWTH = 48  # A's scales are packed times 1 + 2**-GROWTH for aligned kernels
 EXCESS = 150  # what the exponent field of an aligned kernel's sums exceeds the exponent by
@@ -44,6 +45,7 @@ class GroupConfig:
     lanes: int  # 32-bit lanes of a vector
     rows: int
     vectors: int  # of columns
+    terms: int = TERMS  # of a step
 
     @property
     def columns(self) -> int:
@@ -53,7 +55,7 @@ class GroupConfig:
     @property
     def step(self) -> int:
         """Elements of k in a step."""
-        return TERMS * self.group
+        return self.terms * self.group
 
     @property
     def whole_dots(self) -> bool:
@@ -140,7 +142,7 @@ class _Kernel:
     def dots(self, rows: list[ir.Value], step: ir.Value, term: int) -> list[list[ir.Value]]:
         """The words of the dot products of a term, of rows by vectors; `rows` are the places of A's bytes."""
         tile, emit, arguments = self.tile, self.emit, self.arguments
-        place = emit.scaled(self.sum(emit.scaled(step, TERMS), term), 4 * tile.columns)
+        place = emit.scaled(self.sum(emit.scaled(step, tile.terms), term), 4 * tile.columns)
         starts = [emit.load(self.words, arguments.starts, self.sum(place, 4 * tile.lanes * v), 4 * tile.lanes) for v in range(tile.vectors)]
         totals: list[list[Any]] = [list(starts) if tile.whole_dots else [None] * tile.vectors for _ in rows]
         for word in range(tile.group // 4):
@@ -164,7 +166,7 @@ class _Kernel:
     def scales_of(self, step: ir.Value, term: int) -> list[list[ir.Value]]:
         """B's scales of a term, two float64 vectors for each vector of columns."""
         tile, emit = self.tile, self.emit
-        place = emit.scaled(self.sum(emit.scaled(step, TERMS), term), 8 * tile.columns)
+        place = emit.scaled(self.sum(emit.scaled(step, tile.terms), term), 8 * tile.columns)
         size = 4 * tile.lanes
         return [
             [emit.load(self.doubles, self.arguments.scales_b, self.sum(place, size * (2 * v + part)), size) for part in (0, 1)]
@@ -181,7 +183,7 @@ class _Kernel:
         columns = self.scales_of(step, term)
         result = []
         for line, row_dots, place in zip(sums, dots, scales, strict=True):
-            scale = emit.broadcast(self.doubles, place, emit.scaled(self.sum(emit.scaled(step, TERMS), term), 8))
+            scale = emit.broadcast(self.doubles, place, emit.scaled(self.sum(emit.scaled(step, self.tile.terms), term), 8))
             new = []
             for v, total in enumerate(line):
                 raw = self.lanes.doubles(row_dots[v], high)
@@ -247,7 +249,7 @@ class _Kernel:
         self, sums: list[list[list[ir.Value]]], rows: list[ir.Value], scales: list[ir.Value], step: ir.Value
     ) -> list[list[list[ir.Value]]]:
         """One step without."""
-        for term in range(TERMS):
+        for term in range(self.tile.terms):
             if self.tile.reads_anew:
                 sums = [self.row_term(*line, step, term) for line in zip(sums, rows, scales, strict=True)]
             else:
@@ -286,7 +288,7 @@ class _Kernel:
         tile, emit, builder = self.tile, self.emit, self.builder
         rows = builder.mul(number, emit.scaled(first.blocks, tile.rows))
         columns = builder.mul(number, emit.scaled(first.steps, tile.columns))
-        terms = emit.scaled(columns, TERMS)
+        terms = emit.scaled(columns, tile.terms)
         return replace(
             first,
             a=emit.at(first.a, builder.mul(rows, first.a_stride)),

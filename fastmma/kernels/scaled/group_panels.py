@@ -46,7 +46,7 @@ def slab_of(tile: GroupConfig, steps: int, rows: int) -> Slab:
     """Memory for panels of a product of so many steps, and macro tiles of so many rows."""
     terms = min(steps, SLAB_STEPS) * TERMS
     return Slab(
-        aligned_empty((terms * tile.group // 4, tile.columns), np.int32),
+        aligned_empty((min(steps, SLAB_STEPS) * tile.step // 4, tile.columns), np.int32),
         aligned_empty((terms, tile.columns), np.int32),
         aligned_empty((terms, tile.columns), np.float64),
         aligned_empty((terms, tile.columns), np.int32),
@@ -170,10 +170,10 @@ def _pack_columns(
     alive = np.empty(width, np.int32)
     count = min(scale_codes.shape[1] - column, width)
     half = tile.lanes // 2
-    start = first * TERMS * tile.group
+    start = first * tile.step
     multiples = scales.values * factor
-    _copy_words(b, turned, column, start, (last - first) * TERMS * in_group, slab.words)
-    for term in range((last - first) * TERMS):
+    _copy_words(b, turned, column, start, (last - first) * tile.terms * in_group, slab.words)
+    for term in range((last - first) * tile.terms):
         k = start + term * tile.group
         number = k // block
         for quad in range(0, width, 4):

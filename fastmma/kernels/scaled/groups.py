@@ -47,7 +47,10 @@ def supported(p: Scaled) -> bool:
 def tile_of(p: Scaled, aligned: bool) -> GroupConfig:
     """Find the register tile of this CPU, with alignment or without."""
     row = tile_of_cpu(GROUPS)
-    return GroupConfig(aligned, p.group, p.align_bits, row.dot, row.lanes, *(row.aligned if aligned else row.exact))
+    # groups of a scale are one term where nothing is truncated
+    terms = TERMS if aligned or p.block != 2 * p.group else TERMS // 2
+    size = row.aligned if aligned else row.exact
+    return GroupConfig(aligned, p.step // terms, p.align_bits, row.dot, row.lanes, *size, terms)
 
 
 def last_bit_of(p: Scaled) -> int:
@@ -95,7 +98,7 @@ class _PackedProduct:
         """A for exact kernels, which know no exponents."""
         values = self.scales.values * ldexp(1, EXACT_SCALE_A - self.lowest_a)
         unused = np.zeros((*self.codes.shape[:2], 1), np.int32)
-        return Rows(self.elements, values.take(self.codes), unused, unused)
+        return Rows(self.elements, values.take(self.codes[:, :, :: self.exact.group // self.p.group]), unused, unused)
 
     @cached_property
     def aligned_rows(self) -> Rows:

@@ -17,7 +17,7 @@ from fastmma.kernels.llvm.numba_types import typeof
 from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.scaled import groups
-from fastmma.kernels.scaled.group_micro_kernel import SLAB, TERMS, GroupConfig
+from fastmma.kernels.scaled.group_micro_kernel import SLAB, GroupConfig
 from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, pack_rows, run_macro_tile, slab_of
 from fastmma.kernels.scaled.lines import NO_EXPONENT, ScaledOperands, across, along, fixed, fixed_right, nans_of, scales_of, write
 
@@ -166,7 +166,7 @@ def _runner(tile: GroupConfig, turned: bool, work: Any) -> Callable[..., bool]:
 def _memory_of(tile: GroupConfig, rows: int, depth: int, block: int) -> _Memory:
     steps, padded = -(-depth // tile.step), -(-rows // tile.rows) * tile.rows
     in_slab = min(steps, SLAB_STEPS)
-    slabs, groups = -(-steps // in_slab), in_slab * TERMS
+    slabs, groups = -(-steps // in_slab), in_slab * tile.terms
     unused = np.zeros((slabs, padded, 1), np.int32)
     elements = aligned_empty((slabs, padded, in_slab * tile.step), np.uint8)
     places = np.minimum(np.arange(slabs * groups) * tile.group // block, -(-depth // block) - 1)

@@ -53,6 +53,11 @@ FUNCTIONS: tuple[Call, ...] = (
     lambda x, y: torch.floor_divide(x, y.abs() + 1),
     lambda x, _: functional.gelu(x, approximate="tanh"),
     lambda x, _: functional.gelu(x),
+    lambda x, _: torch.softmax(x.repeat(1, 2), -1),
+    lambda x, _: torch.log_softmax(x.repeat(1, 2)[None], 2),
+    lambda x, _: torch.softmax(x.flatten(), 0),
+    lambda x, _: torch.softmax(x.flatten()[1:], 0),
+    lambda x, _: torch.softmax(x.t(), 0),
     lambda x, _: functional.hardtanh(x.clone().requires_grad_()).sum(),
 )
 SUMS: tuple[Call, ...] = (
