@@ -34,16 +34,18 @@ _S4 = "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"
 _WORK = 1 << 29  # multiply-adds that are timed together
 
 
-def seconds(runs: dict[str, Callable[[], None]], rounds: int, calls: int) -> dict[str, list[float]]:
+def seconds(
+    runs: dict[str, Callable[[], None]], rounds: int, calls: int, clock: Callable[[], float] = time.thread_time
+) -> dict[str, list[float]]:
     """Times of a call of each, interleaved."""
     found: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds + 1):
         for name, run in runs.items():
-            began = time.perf_counter()
+            began = clock()
             for _ in range(calls):
                 run()
             if number:  # the first round compiles
-                found[name].append((time.perf_counter() - began) / calls)
+                found[name].append((clock() - began) / calls)
     return found
 
 
@@ -63,7 +65,7 @@ def products(n: int, threads: int, rounds: int) -> dict[str, list[float]]:
         "popcount": lambda: b1.gemm(bits, others, None, out, "and", threads),
         "bits": lambda: amx.gemm(bits, others, None, out, threads),
     }
-    return seconds(runs, rounds, max(1, min(20, _WORK // n**3)))
+    return seconds(runs, rounds, max(1, min(20, _WORK // n**3)), time.thread_time if threads == 1 else time.perf_counter)
 
 
 def row(n: int, threads: int, rounds: int) -> list[str]:

@@ -1,14 +1,17 @@
-"""``python -m bench.bounds``: all that docs/speed.md has beside bounds, of the CPU at hand: measured, bound, and part of the bound.
+"""``python -m bench.bounds``: what is around large products on the CPU at hand, beside its bounds: a record, and tables of docs/speed.md.
 
-``bench.cpus``, ``bench.threads``, ``bench.tiles``, ``bench.amx``, ``bench.shapes`` and ``bench.function_bounds`` have the details of each.
+``bench.threads``, ``bench.tiles``, ``bench.amx``, ``bench.shapes``, ``bench.function_bounds``, ``bench.functions`` and ``bench.cpus`` have
+the details. ``--tables`` measures nothing.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -16,13 +19,14 @@ import click
 from bench import amx, measured, shapes, threads, tiles
 from bench.cases import TILE_CASES
 from bench.loops import NAME, check
-from bench.records import new_record
+from bench.records import FOLDER, new_record
 from bench.register_loops import BYTES, DOTS, TILES, register_loops
-from bench.tables import least
 from fastmma.kernels.tiles import AMX, first_fit
 from fastmma.study.speed.cases import FAMILY, SQUARE, cases
 from fastmma.study.speed.report import describe
+from tools.pages import fill
 
+_KEPT = FOLDER / "bounds"
 _SECONDS = 0.3  # of a measurement of threads that share no work
 
 
@@ -41,14 +45,6 @@ class Row(NamedTuple):
             return f"| {self.title} | {self.measured:.2f} | | | |"
         part = self.bound / self.measured if self.low else self.measured / self.bound
         return f"| {self.title} | {self.measured:.2f} | {self.bound:.2f} | {part:.2f} | {self.by} |"
-
-
-def _products(quick: bool, rounds: int) -> Iterator[Row]:
-    record = new_record()
-    for title, found in measured.products(quick, rounds).items():
-        limit, cycles = least(record, title), found["cycles"] * 64 / found["macs"]
-        bound = (None, "") if limit is None else limit
-        yield Row(f"cycles of 64 multiply-adds: {title}", cycles, *bound, low=True)
 
 
 def _threads(quick: bool, rounds: int) -> Iterator[Row]:
@@ -71,7 +67,7 @@ def _tiles(quick: bool, rounds: int) -> Iterator[Row]:
     for case in TILE_CASES:
         found, limit = tiles.cycles(case, count, n, rounds), tiles.least(case)
         bound = (None, "") if limit is None else (found["gemm"] / limit.cycles, limit.by)
-        yield Row(f"`mma` over `gemm`: {case.name}", found["gemm"] / found["tiles"], *bound)
+        yield Row(f"over `gemm`: {case.name}", found["gemm"] / found["tiles"], *bound)
 
 
 def _bytes(quick: bool, rounds: int) -> Iterator[Row]:
@@ -100,27 +96,91 @@ def _functions(quick: bool, rounds: int) -> Iterator[Row]:
         return
     from bench import function_bounds
 
+    function_bounds.torch.set_num_threads(1)
     for name in function_bounds.FUNCTIONS:
         found = function_bounds.cycles(name, rounds if quick else 40 * rounds)
         bound = (None, "") if found.least is None else (found.least.cycles / found.torchs, found.least.by)
         yield Row(f"time over torch's, in near caches: {name}", found.ours / found.torchs, *bound, low=True)
 
 
-SECTIONS = (_products, _threads, _tiles, _bytes, _small, _functions)
+def _within_emulation(quick: bool, rounds: int) -> Iterator[Row]:
+    if find_spec("torch") is None:
+        return
+    from bench import functions
+
+    functions.torch.set_num_threads(1)
+    for name in ("exp", "gelu", "softmax", "log_softmax", "layer_norm", "rms_norm"):
+        yield Row(f"time over torch's, within `emulate`, float32: {name}", functions.over_torch(name, quick, rounds), low=True)
+    for name, found, _ in functions.steps(quick, rounds):
+        over = {each: found[each] / found["torch"] for each in ("ours", "products")}
+        yield Row(f"time over torch's: {name}, bfloat16", over["ours"], over["products"], "products of linear layers alone", low=True)
+
+
+def _layers(quick: bool, rounds: int) -> Iterator[Row]:
+    n = 128 if quick else 4096
+    run = next(case for case in cases(FAMILY) if case.title == "bf16, sm_90a").product.run((n,) * 3)
+    count = measured.cores()
+    most = n**3 / threads.seconds_together(run, (count,), rounds)[count] / 1e9
+    for name, (macs, seconds) in measured.linear_layers(quick, rounds).items():
+        yield Row(f"GMAC/s of a 7B model's linear layers, 512 tokens, bfloat16: {name}", macs / seconds / 1e9, most, f"n = {n}")
+
+
+ON_ONE_THREAD, ON_ALL = (_tiles, _bytes, _small, _functions, _within_emulation), (_threads, _layers)
+_HEADINGS = ("| | measured | bound | part of it | bound by |", "| --- | --- | --- | --- | --- |")
+
+
+class Measured(NamedTuple):
+    """What was measured of a CPU: its core, registers and number of cores, the machine, and the rows."""
+
+    title: str
+    machine: str
+    rows: list[Row]
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON, a row a line."""
+        rows = ",\n  ".join(json.dumps(list(row)) for row in self.rows)
+        text = f'{{\n "title": {json.dumps(self.title)},\n "machine": {json.dumps(self.machine)},\n "rows": [\n  {rows}\n ]\n}}\n'
+        path.write_text(text, encoding="utf-8")
+
+    def table(self) -> list[str]:
+        """A section of docs/speed.md."""
+        return [f"#### {self.title}", "", f"{self.machine}:", "", *_HEADINGS, *(row.line() for row in self.rows), ""]
+
+
+def read(path: Path) -> Measured:
+    """Read what was measured of a CPU."""
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    return Measured(kept["title"], kept["machine"], [Row(*row) for row in kept["rows"]])
+
+
+def page(every: Sequence[Measured]) -> str:
+    """The tables of all CPUs."""
+    return "\n".join(line for lines in [[""], *(each.table() for each in every), [""]] for line in lines)
 
 
 @click.command()
 @click.option("--quick", is_flag=True, help="Small sizes: only checks that everything runs.")
 @click.option("--rounds", type=click.IntRange(min=1), default=5, help="Rounds of every measurement.")
-def main(quick: bool, rounds: int) -> None:
-    """Measure this CPU, and print every number beside its bound."""
-    check()
-    began = time.perf_counter()
-    click.echo(f"{describe()}, {rounds} rounds\n\n| | measured | bound | part of it | bound by |\n| --- | --- | --- | --- | --- |")
-    for section in SECTIONS:
-        for row in section(quick, rounds):
-            click.echo(row.line())
-    click.echo(f"\n{time.perf_counter() - began:.0f} s")
+@click.option("--alone", is_flag=True, help="One thread only, whose CPU time is measured: other work changes it less.")
+@click.option("--tables", "only_tables", is_flag=True, help="Measure nothing.")
+@click.option("--out", type=click.Path(path_type=Path), help="Keep what is measured in this file, and leave docs as they are.")
+def main(quick: bool, rounds: int, alone: bool, only_tables: bool, out: Path | None) -> None:
+    """Measure this CPU, print every number beside its bound, keep the record, and write the tables of every CPU."""
+    if not only_tables:
+        check()
+        began, count = time.perf_counter(), measured.cores()
+        title = f"{new_record().title}, {count} cores"
+        name = title.lower().replace(",", "").replace("-", "").replace(" ", "_")
+        found = Measured(title, f"{describe()}; {rounds} rounds", [])
+        click.echo("\n".join([found.machine, "", *_HEADINGS]))
+        for section in ON_ONE_THREAD if alone else (*ON_ONE_THREAD, *ON_ALL):
+            for row in section(quick, rounds):
+                found.rows.append(row)
+                click.echo(row.line())
+                found.save(out or _KEPT / f"{name}.json")
+        click.echo(f"\n{time.perf_counter() - began:.0f} s")
+    if out is None:
+        fill("bounds", page([read(path) for path in sorted(_KEPT.glob("*.json"))]))
 
 
 if __name__ == "__main__":

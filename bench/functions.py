@@ -6,7 +6,7 @@ torch's functions have other bits: what is compared is what a caller waits for.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 from typing import Any
@@ -54,17 +54,28 @@ def _emulated(function: Function, x: torch.Tensor, calls: int) -> None:
         _repeated(function, x, calls)
 
 
+def _seconds(name: str, dtype: torch.dtype, quick: bool, rounds: int) -> dict[str, float]:
+    """Seconds of an element of a function, torch's and ours."""
+    rows, columns, calls = (4, 64, 1) if quick else (512, 512, 64)
+    x = torch.rand((rows, columns), generator=torch.Generator().manual_seed(1)).to(dtype)
+    runs = {which: partial(run, _FUNCTIONS[name], x, calls) for which, run in (("torch", _repeated), ("ours", _emulated))}
+    return {which: seconds / calls / x.numel() for which, seconds in interleaved(runs, rounds, time.thread_time).items()}
+
+
+def over_torch(name: str, quick: bool, rounds: int) -> float:
+    """How many times as long as torch's a function of float32 takes within an emulation."""
+    found = _seconds(name, torch.float32, quick, rounds)
+    return found["ours"] / found["torch"]
+
+
 def functions(quick: bool, rounds: int) -> list[str]:
     """Nanoseconds of an element of each function, and how many times torch's these are."""
-    rows, columns, calls = (4, 64, 1) if quick else (512, 512, 64)
     lines = ["| of each element, 1 thread | f32, ns | times torch | bf16, ns | times torch |", "| --- | --- | --- | --- | --- |"]
-    for name, function in _FUNCTIONS.items():
+    for name in _FUNCTIONS:
         cells = []
         for dtype in (torch.float32, torch.bfloat16):
-            x = torch.rand((rows, columns), generator=torch.Generator().manual_seed(1)).to(dtype)
-            runs = {"torch": partial(_repeated, function, x, calls), "ours": partial(_emulated, function, x, calls)}
-            found = interleaved(runs, rounds, time.thread_time)
-            cells.append(f"{found['ours'] / calls / x.numel() * 1e9:.2f} | {found['ours'] / found['torch']:.1f}")
+            found = _seconds(name, dtype, quick, rounds)
+            cells.append(f"{found['ours'] * 1e9:.2f} | {found['ours'] / found['torch']:.1f}")
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
@@ -138,23 +149,29 @@ def _multiply(operands: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
             a @ b
 
 
-def bounds(quick: bool, rounds: int) -> list[str]:
-    """How many times torch's whole step the products of linear layers take alone: no other part of an emulation can change that."""
+def steps(quick: bool, rounds: int) -> Iterator[tuple[str, dict[str, float], int]]:
+    """Seconds of a step in bfloat16, torch's, ours, and of our products of linear layers alone, and their multiply-adds."""
     tokens = torch.randint(0, _VOCABULARY, (1, 16) if quick else (4, 128), generator=torch.Generator().manual_seed(2))
-    lines = [
-        "| bf16, 1 thread | step, ms | times torch | products alone, ms | times torch's step | GMAC/s | part |",
-        f"| {'--- | ' * 7}".rstrip(),
-    ]
-    for name, is_llama in (("Llama", True), ("GPT", False)):
-        model = _model(_WIDTHS[-1], is_llama, torch.bfloat16)
+    for width, (name, is_llama) in product(_WIDTHS, (("Llama", True), ("GPT", False))):
+        model = _model(width, is_llama, torch.bfloat16)
         with _Operands() as mode:
             _step(model, tokens, False)
         runs = {"torch": partial(_step, model, tokens, False), "ours": partial(_step, model, tokens, True)}
         found = interleaved(runs | {"products": partial(_multiply, mode.kept)}, rounds, time.thread_time)
         work = sum(a.shape[0] * a.shape[1] * b.shape[1] for a, b in mode.kept)
+        yield f"{name}, 2 layers of width {width}", found, work
+
+
+def bounds(quick: bool, rounds: int) -> list[str]:
+    """How many times torch's whole step the products of linear layers take alone: no other part of an emulation can change that."""
+    lines = [
+        "| bf16, 1 thread | step, ms | times torch | products alone, ms | times torch's step | GMAC/s | part |",
+        f"| {'--- | ' * 7}".rstrip(),
+    ]
+    for name, found, work in steps(quick, rounds):
         over = [f"{found[each] * 1e3:.0f} | {found[each] / found['torch']:.1f}" for each in ("ours", "products")]
         speed, part = work / found["products"] / 1e9, found["products"] / found["ours"]
-        lines.append(f"| {name}, 2 layers of width {_WIDTHS[-1]} | {' | '.join(over)} | {speed:.1f} | {part:.2f} |")
+        lines.append(f"| {name} | {' | '.join(over)} | {speed:.1f} | {part:.2f} |")
     return lines
 
 

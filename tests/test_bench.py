@@ -18,6 +18,12 @@ from reference.children import python
 from reference.plain_machine import PlainMachine
 print("\\n".join(table(Emulator(PlainMachine(Path(sys.argv[1]))), "numba", 40, 1)))
 """
+TABLES_OF_BOUNDS = """
+import sys
+from pathlib import Path
+from bench import bounds
+print(bounds.page([bounds.read(Path(path)) for path in sys.argv[1:]]), end="")
+"""
 
 
 def test_quick() -> None:
@@ -45,10 +51,23 @@ def test_cpus(tmp_path: Path) -> None:
     assert done.returncode or '"NVFP4, sm_120a"' in kept.read_text()
 
 
-def test_bounds() -> None:
-    done = python("-m", "bench.bounds", "--quick", "--rounds", "1", cwd=ROOT, OPENBLAS_NUM_THREADS="1")
+def test_bounds(tmp_path: Path) -> None:
+    kept = tmp_path / "cpu.json"
+    done = python("-m", "bench.bounds", "--quick", "--rounds", "1", "--out", str(kept), cwd=ROOT, OPENBLAS_NUM_THREADS="1")
     assert done.returncode == 0 or "has not all that is measured" in done.stderr, done.stderr
-    assert done.returncode or "| `mma` over `gemm`: `mma`, m16n8k16 f16, sm_80 |" in done.stdout
+    if done.returncode == 0:
+        again = python("-c", TABLES_OF_BOUNDS, str(kept), cwd=ROOT, OPENBLAS_NUM_THREADS="1").stdout.splitlines()
+        rows = [line for line in done.stdout.splitlines() if line.startswith("| over `gemm`") or line.startswith("| GMAC/s")]
+        assert len(rows) > 5
+        assert set(rows) <= set(again)
+
+
+def test_the_tables_of_bounds_are_those_of_the_records() -> None:
+    found = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8").split("<!-- bounds -->\n")[1].split("<!-- /bounds -->")[0]
+    every = sorted((ROOT / "bench" / "records" / "bounds").glob("*.json"))
+    printed = python("-c", TABLES_OF_BOUNDS, *map(str, every), cwd=ROOT, OPENBLAS_NUM_THREADS="1")
+    assert every
+    assert found == printed.stdout, printed.stderr + "'python -m bench.bounds --tables' writes them anew"
 
 
 def test_scaling() -> None:
