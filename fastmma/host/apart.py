@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import _thread
+import atexit
 import mmap
 import os
+import time
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import TypeVar
@@ -14,6 +16,8 @@ from fastmma.host.forks import is_forking
 R = TypeVar("R")
 _FIRST_STEPS = 1 << 21  # bytes of address space, more than a thread takes before it can catch its own MemoryError
 _PATIENCE = 0.0625  # seconds between two looks at whether anybody still waits for the result, and whether the thread is still there
+_LONGEST = 60  # seconds that the end of the process waits for functions
+_under_way: set[object] = set()  # what tells the end of each function that runs apart
 
 
 def start_thread(function: Callable[[], None]) -> None:
@@ -38,11 +42,13 @@ def call_apart(function: Callable[[], R], meanwhile: Callable[[], None]) -> R:
     errors: list[BaseException] = []
 
     def run() -> None:
+        _under_way.add(ended)
         try:
             results.append(context.run(function))
         except BaseException as error:
             errors.append(error)
         finally:
+            _under_way.discard(ended)
             ended.release()
 
     ended.acquire()
@@ -57,3 +63,18 @@ def call_apart(function: Callable[[], R], meanwhile: Callable[[], None]) -> R:
     if errors:
         raise errors.pop()
     return results.pop()
+
+
+def _wait_at_exit() -> None:
+    """Wait until no function runs apart: the end of the process destroys what a compiler works with, which then crashes."""
+    last = time.monotonic() + _LONGEST
+    while _under_way and time.monotonic() < last:
+        try:
+            time.sleep(_PATIENCE)
+        except KeyboardInterrupt:
+            continue  # the process is ending
+
+
+atexit.register(_wait_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_under_way.clear)  # threads exist only in the parent

@@ -80,16 +80,18 @@ def worth_waking(threads: int, wakings: int) -> int:
 
 
 class _Work:
-    """Pieces that several workers take one after the other: ``take(worker)`` does one, or tells that there is none."""
+    """Pieces of a range, which several workers take one after the other."""
 
-    __slots__ = ("_stop", "alone", "busy", "error", "take", "used")
+    __slots__ = ("_ticket", "alone", "busy", "count", "error", "function", "grain", "pieces", "used")
 
-    def __init__(self, take: Callable[[int], bool], stop: Callable[[], None] | None) -> None:
-        self.take, self._stop = take, stop
+    def __init__(self, function: Callable[[int, int, int], None], count: int, grain: int) -> None:
+        self.function, self.count, self.grain = function, count, grain
+        self.pieces = -(-count // grain)
         self.error: BaseException | None = None  # the first one; no piece begins after it
         self.used: list[Latch] = []  # those that a helper took
         self.alone = False  # whether helpers are to take no more pieces
         self.busy: list[int] = []  # helpers with a piece
+        self._ticket = itertools.count()  # next() on it is atomic
 
     def do(self, worker: int) -> None:
         """Take pieces until there are none, or until one has failed."""
@@ -99,7 +101,7 @@ class _Work:
             self.fail(error)
 
     def _finish(self, worker: int) -> None:
-        while self.error is None and self.take(worker):
+        while self._take(worker):
             pass
 
     def _help(self, worker: int) -> None:
@@ -107,22 +109,23 @@ class _Work:
         while taken:
             self.busy.append(worker)  # before it looks: whoever has it alone sees a helper busy, or the helper sees that
             try:
-                taken = not self.alone and self.error is None and self.take(worker)
+                taken = not self.alone and self._take(worker)
             finally:
                 self.busy.remove(worker)
 
-    def dismiss(self) -> None:
-        """Have helpers take no more pieces."""
-        self.alone = True
-        if self._stop is not None:
-            self._stop()
+    def _take(self, worker: int) -> bool:
+        """Take the next piece, if there is one."""
+        piece = next(self._ticket)
+        if self.error is not None or piece >= self.pieces:
+            return False
+        start = piece * self.grain
+        self.function(start, min(start + self.grain, self.count), worker)
+        return True
 
     def fail(self, error: BaseException) -> None:
         """Have the call given up, and keep the first reason."""
         if self.error is None:
             self.error = error
-        if self._stop is not None:
-            self._stop()
 
 
 class _Helpers:
@@ -189,14 +192,14 @@ def _own_calls() -> Iterator[tuple[_Work, list[Latch]]]:
     """Find the calls that this thread is amid: they stand on its stack."""
     frame = sys._getframe()
     while (frame := frame.f_back) is not None:  # type: ignore[assignment]
-        if frame.f_code is share.__code__ and "close" in frame.f_locals:
+        if frame.f_code is parallel_for.__code__ and "close" in frame.f_locals:
             yield frame.f_locals["work"], frame.f_locals["latches"]
 
 
 def _go_on_alone() -> None:
     """Before a fork amid calls of this thread, end the pieces of their helpers, which a child does not have."""
     for work, _ in _own_calls():
-        work.dismiss()
+        work.alone = True
         while work.busy:
             time.sleep(_PAUSE)
 
@@ -239,43 +242,24 @@ def parallel_for(function: Callable[[int, int, int], None], count: int, threads:
         else:
             in_default_mode(_in_turn, function, count, grain)
         return
-    pieces, ticket = -(-count // grain), itertools.count()  # next() on it is atomic
-
-    def take(worker: int) -> bool:
-        piece = next(ticket)
-        if piece >= pieces:
-            return False
-        function(piece * grain, min(piece * grain + grain, count), worker)
-        return True
-
-    share(take, pieces, threads)
-
-
-def share(take: Callable[[int], bool], pieces: int, threads: int, stop: Callable[[], None] | None = None) -> None:
-    """Have workers, numbered from 0, call ``take(worker)`` until one is told that no piece is left; errors are those of `parallel_for`.
-
-    The caller, worker 0, takes one piece at a time, and helpers may take more, until they have been told to `stop`, a function of C.
-    """
-    work = _Work(take, stop)
+    work = _Work(function, count, grain)
     latches: list[Latch] = []
     close = take_all(latches)
     try:
         # Python runs signal handlers when a call has ended or a loop goes on: between an exception and the last latch taken nothing does
         try:
-            for worker in range(1, 1 + _helpers.available(min(threads, pieces) - 1)):
+            for worker in range(1, 1 + _helpers.available(min(threads, work.pieces) - 1)):
                 latches.append(make_latch())
                 _helpers.call(work, worker, latches[-1])
             work.do(0)  # by the caller's own thread
         except BaseException as error:
             if work.error is None:
                 work.error = error
-            if stop is not None:
-                stop()
         finally:
             all(close)
     except BaseException as error:
         work.fail(error)
-    del work.take  # a helper that has not noticed the call yet keeps no operands alive
+    del work.function  # a helper that has not noticed the call yet keeps no operands alive
     for latch in work.used:
         put_away(latch)
     if work.error is not None:

@@ -32,7 +32,7 @@ def test_instructions() -> None:
         [sys.executable, "-m", "bench.instructions"], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
     )
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()[2:]]
-    assert len(rows) == 13
+    assert len(rows) == 14
     for name, *_, ratio, stack in rows:
         assert float(ratio) <= 1.3, name
         assert float(stack.strip("% ")) <= 25, name

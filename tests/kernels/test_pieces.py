@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 
 from fastmma.host.float_mode import is_default
-from fastmma.kernels.llvm import cpu, kinds
+from fastmma.kernels.llvm import cpu, kinds, pieces
 from fastmma.kernels.llvm.compilation import compiled
 from fastmma.kernels.llvm.direct import entry_of
 from fastmma.kernels.llvm.pieces import Phase, run_phases
 from fastmma.kernels.llvm.simd import load_scalar, store
-from fastmma.kernels.macro_tiles import OfWorkers
-from fastmma.kernels.matrices.memory import AlignedMemory
 
 pytestmark = pytest.mark.skipif(not cpu.usable(), reason="needs a CPU that micro-kernels are emitted for")
 
@@ -33,10 +31,10 @@ def _add(source: int, target: int, scratch: int, times: int) -> None:
 
 def phase_of(sources: Any, targets: Any, calls: int = 1, times: int = 1) -> Phase:
     """One piece for each of the numbers."""
-    phase = Phase(len(sources), calls, 5, scratch=3)
-    phase.records[:, :, 0], phase.records[:, :, 4] = entry_of(_add, *[kinds.int64] * 4), times
-    phase.records[:, :, 1], phase.records[:, :, 2] = sources[:, None], targets[:, None]
-    return phase
+    records = np.empty((len(sources), calls, 5), np.int64)
+    records[:, :, 0], records[:, :, 4] = entry_of(_add, *[kinds.int64] * 4), times
+    records[:, :, 1], records[:, :, 2] = sources[:, None], targets[:, None]
+    return Phase(records, scratch=3)
 
 
 def places(array: Any) -> Any:
@@ -52,11 +50,9 @@ def test_every_piece_is_done_once_and_after_all_of_the_phase_before(count: int, 
         first, second, third = rng.integers(1, 1000, count), np.zeros(count, np.int64), np.zeros(count, np.int64)
         order = rng.permutation(count)
         phases = phase_of(places(first), places(second), calls=2, times=3), phase_of(places(second)[order], places(third))
-        memory = OfWorkers(lambda: AlignedMemory(8))
-        run_phases(phases, threads, memory)
+        run_phases(phases, threads, 8)
         np.testing.assert_array_equal(second, 6 * first)
         np.testing.assert_array_equal(third, second[order])
-        assert set(memory) <= set(range(threads))
         assert is_default()
 
 
@@ -74,7 +70,7 @@ def test_an_exception_of_a_signal_handler_ends_the_call(threads: int) -> None:
     try:
         timer.start()
         with pytest.raises(InterruptedError, match="by the handler"):
-            run_phases(phases, threads, OfWorkers(lambda: AlignedMemory(8)))
+            run_phases(phases, threads, 8)
         done = target.copy()
         time.sleep(0.05)
         np.testing.assert_array_equal(target, done)
@@ -96,7 +92,7 @@ def test_a_fork_amid_a_call_goes_on_in_both(pause: float) -> None:
     timer = threading.Timer(pause, os.kill, (os.getpid(), signal.SIGUSR1))
     try:
         timer.start()
-        run_phases(phases, 3, OfWorkers(lambda: AlignedMemory(8)))
+        run_phases(phases, 3, 8)
         right = bool((target == 500_000).all() and (last == target).all())
         while not children:
             time.sleep(0.001)
@@ -108,12 +104,59 @@ def test_a_fork_amid_a_call_goes_on_in_both(pause: float) -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_worker_without_memory_fails_the_call() -> None:
-    source, target = np.ones(50, np.int64), np.zeros(50, np.int64)
+@pytest.mark.parametrize("started", [0, 1, 3])
+def test_a_helper_that_cannot_start_is_one_less(started: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Any] = []
+    start = pieces.start_thread
 
-    def none() -> AlignedMemory:
-        raise MemoryError
+    def limited(function: Any) -> None:
+        if len(begun) == started:
+            raise MemoryError
+        begun.append(function)
+        start(function)
 
-    with pytest.raises(MemoryError):
-        run_phases([phase_of(places(source), places(target))], 2, OfWorkers(none))
-    assert not target.any()
+    monkeypatch.setattr(pieces, "_crew", pieces._Crew())
+    monkeypatch.setattr(pieces, "start_thread", limited)
+    for count in (1, 5, 40):
+        source, target = np.arange(count), np.zeros(count, np.int64)
+        run_phases([phase_of(places(source), places(target))], 6, 8)
+        np.testing.assert_array_equal(target, source)
+    assert len(begun) == started
+
+
+def test_callers_share_the_helpers() -> None:
+    """Several threads call at once, each with ever more workers, and memory of ever more bytes."""
+    errors: list[BaseException] = []
+
+    def caller() -> None:
+        try:
+            for count in range(1, 30):
+                source, target = np.arange(2 * count), np.zeros(2 * count, np.int64)
+                run_phases([phase_of(places(source), places(target), times=3)], count, 8 * count)
+                np.testing.assert_array_equal(target, 3 * source)
+        except BaseException as error:
+            errors.append(error)
+
+    callers = [threading.Thread(target=caller) for _ in range(4)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join(60)
+    assert not errors
+    assert not any(each.is_alive() for each in callers)
+    assert len(pieces._crew.idle) == pieces._crew._count
+
+
+def test_a_signal_handler_may_multiply_amid_a_call() -> None:
+    source, target, other = np.ones(60, np.int64), np.zeros(60, np.int64), np.zeros(60, np.int64)
+    phases = [phase_of(places(source), places(target), times=1_000_000)]
+    before = signal.signal(signal.SIGUSR1, lambda *_: run_phases([phase_of(places(source), places(other))], 3, 8))
+    timer = threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGUSR1))
+    try:
+        timer.start()
+        run_phases(phases, 3, 8)
+        timer.join()
+        np.testing.assert_array_equal(target, 1_000_000)
+        np.testing.assert_array_equal(other, 1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)

@@ -129,6 +129,38 @@ print("end", flush=True)
     assert run(script) == ["end", "later True"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_processes_end_after_what_runs_apart() -> None:
+    """A compiler that works while a process ends would crash; a forked child has no such thread, and does not wait for it."""
+    program = """
+import os, sys, time, warnings
+from fastmma.host.apart import call_apart
+
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside a thread
+ended = []
+
+def compile():
+    last = time.monotonic() + 20
+    while not ended and time.monotonic() < last:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    os.write(1, b"compiled after %d" % len(ended))
+
+def interrupt():
+    raise KeyboardInterrupt
+
+try:
+    call_apart(compile, interrupt)
+except KeyboardInterrupt:
+    child = os.fork()
+    if not child:
+        sys.exit(3)
+    ended.append(os.waitpid(child, 0))
+"""
+    done = python("-c", program)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "compiled after 1", "")
+
+
 def test_processes_end_in_silence() -> None:
     """Threads that wait for work keep no process from ending."""
     assert run("print(product(5))") == ["True"]

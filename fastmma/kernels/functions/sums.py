@@ -13,7 +13,7 @@ from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.simd import any_lane, bitcast, even_lanes, extract, fma, load, load_scalar, odd_lanes, select, splat, store
 
 _LEAST_EXACT = np.uint32(((127 - 100) << 23) - 1)  # the code of 2^-100, less 1
-_LEAST_VALUE = np.float32(2.0**-100)
+_LEAST_VALUE = np.float32(float.fromhex("0x1p-100"))
 _MOST = np.float32(2**25)  # of a sum: a quotient of 2^-100 is far above the subnormal numbers
 
 

@@ -16,7 +16,7 @@ from fastmma.kernels.integer.panels import WORDS_SCRATCH
 from fastmma.kernels.integer.words import Arithmetic, Where, address_at, locate
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES
 from fastmma.kernels.llvm.pieces import Phase, run_phases
-from fastmma.kernels.macro_tiles import FEWEST_BLOCKS, MacroTile, OfWorkers, finish_empty
+from fastmma.kernels.macro_tiles import FEWEST_BLOCKS, MacroTile, finish_empty
 from fastmma.kernels.matrices.memory import AlignedMemory
 
 _Bytes = NDArray[np.int8] | NDArray[np.uint8]
@@ -29,6 +29,8 @@ _LAST = 4  # a part of all panels comes last, in macro tiles that are so much lo
 _PACKED_AT_ONCE = 1 << 19  # bytes of an operand in a piece, at least a block
 _WORK_OF_A_THREAD = 1 << 27  # multiply-adds, an eighth of a millisecond
 _SCRATCH = max(SCRATCH, WORDS_SCRATCH)
+_ADDRESS, _PANELS, _PACKING_SCRATCH = 1, 9, 10  # numbers of a call that packs, after the function's address ...
+_OF_A, _BEFORE, _AFTER, _SCRATCH_OF_SUMS = 1, 3, 4, 5  # ... and of one that multiplies, where those of A and B come first
 _NUMBERS = struct.Struct("=13q").pack
 _kept: deque[tuple[int, AlignedMemory]] = deque(maxlen=1)  # packed operands' memory: to map it anew takes longer than to pack
 
@@ -50,8 +52,7 @@ def gemm(a: _Bytes, b: _Bytes, c: NDArray[np.int32] | None, out: NDArray[np.int3
     if threads == 1:
         product.alone(where, memory.address)
     else:
-        phases = product.packing(where, memory.address), product.multiplication(where, memory.address, KERNEL.address(config), threads)
-        run_phases(phases, threads, OfWorkers(lambda: AlignedMemory(_SCRATCH)))
+        run_phases(_phases(config, (m, n, k), where, memory.address, threads), threads, _SCRATCH)
     _kept.append((kept, memory))
     if target is not out:
         out[...] = target
@@ -95,9 +96,9 @@ class _Product:
 
     def __init__(self, config: AmxConfig, shape: tuple[int, int, int]) -> None:
         self._shape, self._multiply, self._packers = shape, KERNEL.function(config), packers()
-        self._chunks = -(-shape[2] // ROW_BYTES)
+        self.chunks = -(-shape[2] // ROW_BYTES)
         self.blocks = -(-shape[0] // BLOCK), -(-shape[1] // BLOCK)
-        self.block_bytes = self._chunks * 2 * TILE_BYTES  # of one operand
+        self.block_bytes = self.chunks * 2 * TILE_BYTES  # of one operand
         self.size = sum(self.blocks) * self.block_bytes
 
     def pack(self, where: Where, panels: int, blocks: tuple[int, int], scratch: int) -> None:
@@ -113,10 +114,10 @@ class _Product:
 
     def compute(self, where: Where, panels: int, tile: MacroTile, scratch: int) -> None:
         """Compute a macro tile, slice by slice of k."""
-        for start in range(0, self._chunks, _CHUNKS):
-            self._multiply(_NUMBERS(*self._numbers(where, panels, tile, start, scratch)))  # type: ignore[arg-type]  # ctypes takes bytes
+        for start in range(0, self.chunks, _CHUNKS):
+            self._multiply(_NUMBERS(*self.numbers(where, panels, tile, start, scratch)))  # type: ignore[arg-type]  # ctypes takes bytes
 
-    def _numbers(self, where: Where, panels: int, tile: Any, start: int, scratch: int) -> tuple[Any, ...]:
+    def numbers(self, where: Where, panels: int, tile: Any, start: int, scratch: int) -> tuple[Any, ...]:
         """Return the record that multiplies a slice of one macro tile, or of arrays of them: later slices add to the results."""
         (row, last_row, column, last_column), (_, _, c, out, _) = tile, where
         after = out.address + row * out.row_stride + column * out.column_step
@@ -126,48 +127,66 @@ class _Product:
         a = panels + row // BLOCK * self.block_bytes + start * 2 * TILE_BYTES
         b = panels + (self.blocks[0] + column // BLOCK) * self.block_bytes + start * TILE_BYTES
         strides = self.block_bytes, self.block_bytes // 2, *before[1:], out.row_stride
-        return a, b, before[0], after, scratch, *strides, min(_CHUNKS, self._chunks - start), last_row - row, last_column - column
+        return a, b, before[0], after, scratch, *strides, min(_CHUNKS, self.chunks - start), last_row - row, last_column - column
 
     def alone(self, where: Where, panels: int) -> None:
         """Compute the product on the caller's thread, where signal handlers run between two pieces."""
-        blocks, at_once, memory = sum(self.blocks), self._at_once(), AlignedMemory(_SCRATCH)
+        blocks, at_once, memory = sum(self.blocks), self.at_once(), AlignedMemory(_SCRATCH)
         scratch = memory.address
         for first in range(0, blocks, at_once):
             self.pack(where, panels, (first, min(first + at_once, blocks)), scratch)
-        for tile in zip(*(line.tolist() for line in self._tiles(1)), strict=True):
+        for tile in zip(*(line.tolist() for line in self.tiles(1)), strict=True):
             self.compute(where, panels, MacroTile(*tile), scratch)
 
-    def _at_once(self) -> int:
+    def at_once(self) -> int:
         """Count the blocks of an operand that are packed in a piece."""
         return max(1, _PACKED_AT_ONCE // self.block_bytes)
 
-    def _tiles(self, threads: int) -> _MacroTiles:
+    def tiles(self, threads: int) -> _MacroTiles:
         """Cut the results for so many threads."""
         m, n, k = self._shape
         return _macro_tiles(m, n, min(k, _CHUNKS * ROW_BYTES), threads)
 
-    def packing(self, where: Where, panels: int) -> Phase:
-        """The packing of both operands, some blocks at a time."""
-        (m, n, k), at_once = self._shape, self._at_once()
-        firsts = [np.arange(0, blocks, at_once) for blocks in self.blocks]
-        phase = Phase(sum(map(len, firsts)), 1, 1 + len(where.a) + 5, scratch=1 + len(where.a) + 4)
-        parts = np.split(phase.records[:, 0], [len(firsts[0])])
-        for records, first, size, operand, entry in zip(parts, firsts, (m, n), where[:2], entries(), strict=True):
-            records[:, 0], records[:, 1:-5], records[:, -5] = entry, operand, k
-            records[:, -4], records[:, -3] = first * BLOCK, np.minimum((first + at_once) * BLOCK, size)
-            records[:, -2] = panels + first * self.block_bytes
-            panels += self.blocks[0] * self.block_bytes
-        return phase
 
-    def multiplication(self, where: Where, panels: int, entry: int, threads: int) -> Phase:
-        """The macro tiles for threads."""
-        tiles = self._tiles(threads)
-        phase = Phase(len(tiles.row), -(-self._chunks // _CHUNKS), 14, scratch=5)
-        phase.records[:, :, 0] = entry
-        for number in range(phase.records.shape[1]):
-            for place, value in enumerate(self._numbers(where, panels, tiles, number * _CHUNKS, 0), start=1):
-                phase.records[:, number, place] = value
-        return phase
+def _phases(config: AmxConfig, shape: tuple[int, int, int], where: Where, panels: int, threads: int) -> tuple[Phase, Phase]:
+    """Packing and multiplication as pieces for threads; those of the same shapes and strides differ by addresses alone."""
+    a, b, c, out, _ = where
+    apart = Where(a._replace(address=0), b._replace(address=0), c._replace(address=0), out._replace(address=0), ())
+    packing, multiplication, of_a = _records(config, shape, apart, threads)
+    packing, multiplication = packing.copy(), multiplication.copy()
+    packing[:of_a, 0, _ADDRESS] += a.address
+    packing[of_a:, 0, _ADDRESS] += b.address
+    packing[:, 0, _PANELS] += panels
+    multiplication[:, :, _OF_A:_BEFORE] += panels
+    multiplication[:, 0, _BEFORE] += c.address
+    multiplication[:, 1:, _BEFORE] += out.address
+    multiplication[:, :, _AFTER] += out.address
+    return Phase(packing, _PACKING_SCRATCH), Phase(multiplication, _SCRATCH_OF_SUMS)
+
+
+@lru_cache(64)
+def _records(
+    config: AmxConfig, shape: tuple[int, int, int], where: Where, threads: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """The calls of both phases for operands, results and panels at address 0, and how many pieces pack A."""
+    product, (m, n, k) = _Product(config, shape), shape
+    at_once = product.at_once()
+    firsts = [np.arange(0, blocks, at_once) for blocks in product.blocks]
+    packing = np.zeros((sum(map(len, firsts)), 1, 1 + len(where.a) + 5), np.int64)
+    panels = 0
+    parts = np.split(packing[:, 0], [len(firsts[0])])
+    for records, first, size, operand, entry in zip(parts, firsts, (m, n), where[:2], entries(), strict=True):
+        records[:, 0], records[:, 1:-5], records[:, -5] = entry, operand, k
+        records[:, -4], records[:, -3] = first * BLOCK, np.minimum((first + at_once) * BLOCK, size)
+        records[:, _PANELS] = panels + first * product.block_bytes
+        panels += product.blocks[0] * product.block_bytes
+    tiles = product.tiles(threads)
+    multiplication = np.zeros((len(tiles.row), -(-product.chunks // _CHUNKS), 14), np.int64)
+    multiplication[:, :, 0] = KERNEL.address(config)
+    for number in range(multiplication.shape[1]):
+        for place, value in enumerate(product.numbers(where, 0, tiles, number * _CHUNKS, 0), start=1):
+            multiplication[:, number, place] = value
+    return packing, multiplication, len(firsts[0])
 
 
 class _MacroTiles(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 
 from fastmma.kernels.integer.amx_kernel import BLOCK
 from fastmma.kernels.integer.config import WordsConfig
-from fastmma.kernels.integer.micro_kernel import copy_byte, copy_line, load_word, store_word, words_of_lines
+from fastmma.kernels.integer.micro_kernel import copy_byte, copy_line, copy_turned, load_word, store_word, words_of_lines
 from fastmma.kernels.integer.panels import Operand, Result, pack_words
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES, TILE_ROWS
@@ -56,8 +56,17 @@ def pack_rows(config: WordsConfig, a: Operand, k: int, first: int, last: int, ta
 @compiled
 def pack_columns(config: WordsConfig, b: Operand, k: int, first: int, last: int, target: int, scratch: int) -> None:
     """Pack columns first (of a tile) to last of B: [tile of columns][word of k][column][k]; what lies past k or the last one stays."""
-    chunks = -(-k // ROW_BYTES)
-    pack_words(config, b, k, 0, -(-k // 4), first, last, TILE_ROWS, chunks * _WORDS_OF_ROW, target, scratch)
+    chunks, words, whole, done = -(-k // ROW_BYTES), -(-k // 4), first, 0
+    if b.k_stride == 1:
+        whole, done = first + (last - first) // TILE_ROWS * TILE_ROWS, k // ROW_BYTES * _WORDS_OF_ROW
+    place = target
+    for line in range(first, whole, TILE_ROWS):
+        source = b.address + line * b.line_stride
+        for chunk in range(k // ROW_BYTES):
+            copy_turned(source + chunk * ROW_BYTES, b.line_stride, place + chunk * TILE_BYTES)
+        place += chunks * TILE_BYTES
+    pack_words(config, b, k, done, words - done, first, whole, TILE_ROWS, chunks * _WORDS_OF_ROW, target + done * ROW_BYTES, scratch)
+    pack_words(config, b, k, 0, words, whole, last, TILE_ROWS, chunks * _WORDS_OF_ROW, place, scratch)
 
 
 @compiled
