@@ -10,7 +10,6 @@ import numpy as np
 from fastmma import kernels
 from fastmma.functions.arithmetic import Floats, fuse
 from fastmma.functions.block import WARP, start_sums
-from fastmma.host.addresses import address_of
 
 _THREADS, _VECTOR = 128, 4
 
@@ -39,22 +38,11 @@ def take_elements(values: Floats, threads: int) -> Moments:
     return found
 
 
-def find_moments(values: Floats) -> tuple[Floats, Floats]:
-    """Find means and sums of squared differences of rows by 128 threads, of which each takes every 128th vector of 4.
-
-    Differences are multiplied by 1 / count; threads are joined as ``cuWelfordCombine`` does, means weighted by shares of counts.
-    """
-    rows, columns = values.shape
-    mean, squares, scratch = np.empty(rows, np.float32), np.empty(rows, np.float32), start_sums(2, _THREADS)
-    addresses = map(address_of, (_shares_of(columns), scratch, mean, squares))
-    kernels.functions.moments.find_moments(address_of(values), rows, columns, *addresses)
-    return mean, squares
-
-
 @lru_cache(64)
-def _shares_of(columns: int) -> Floats:
-    """The shares of both threads of each pair that is joined, and what the upper one has seen; for each level, by the lower one.
+def shares_of(columns: int) -> Floats:
+    """Return the shares of both threads of each pair that is joined, and what the upper one has seen; for each level, by the lower one.
 
+    The 128 threads of a row take every 128th vector of 4 columns, and are joined as ``cuWelfordCombine`` does.
     Counts are multiplied by the reciprocal of their sum. Threads that have seen nothing leave each other as they are.
     """
     vectors = columns // _VECTOR

@@ -21,20 +21,21 @@ from numpy.typing import NDArray
 
 from fastmma import kernels
 from fastmma.functions import libdevice
-from fastmma.functions.arithmetic import Floats, apply, fuse, round_to, widen
+from fastmma.functions.arithmetic import BITS, Floats, apply, fuse, widen
 from fastmma.functions.block import halve_rows, start_sums
-from fastmma.functions.moments import find_moments, join_block, take_elements
+from fastmma.functions.fixed_norms import NormForm, fixed_norm
+from fastmma.functions.moments import join_block, take_elements
 from fastmma.host.addresses import address_of
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.host.float_mode import default_floats
 
-_THREADS, _VECTOR = 128, 4
+_THREADS, VECTOR = 128, 4
 _THREADS_OF_ELEMENTS = 512
 _ROWS = 8  # that a thread of a column takes at a time
 _HEIGHTS = ((256, 32), (128, 16), (64, 8), (0, 1))  # rows from which on a column has so many threads
 _MOST_ROWS = 65536  # more may be shared by blocks, in an order that was not recorded
 _ONE, _NOTHING = np.float32(1), np.float32(-0.0)  # a weight and a bias that change no bit
-_EPSILON = float(np.finfo(np.float32).eps)
+EPSILON = float(np.finfo(np.float32).eps)
 
 
 class _Statistics(NamedTuple):
@@ -42,43 +43,45 @@ class _Statistics(NamedTuple):
     rstd: Floats
 
 
-def _rows(x: NDArray[Any], normalized_shape: Sequence[int]) -> Floats:
+def _check(x: NDArray[Any], normalized_shape: Sequence[int], *vectors: NDArray[Any] | None) -> None:
+    """Check that an array ends in a shape, and that a weight and a bias are of its dtype."""
     if not normalized_shape or tuple(x.shape[-len(normalized_shape) :]) != tuple(normalized_shape):
         raise OperandError(f"an array of the shape {x.shape} does not end in {tuple(normalized_shape)}")
+    for each in vectors:
+        if each is not None and each.dtype != x.dtype:
+            raise NotEmulatedError(f"a norm of {x.dtype} with weights of {each.dtype} was not recorded")
+    if len(vectors) > 1 and vectors[0] is None and vectors[1] is not None:
+        raise NotEmulatedError("a norm with a bias and no weight was not recorded")
+
+
+def _rows(x: NDArray[Any], normalized_shape: Sequence[int]) -> Floats:
     return np.ascontiguousarray(widen(x)).reshape(-1, math.prod(normalized_shape))
 
 
-def _flat(vector: NDArray[Any] | None, like: NDArray[Any]) -> Floats | None:
-    if vector is not None and vector.dtype != like.dtype:
-        raise NotEmulatedError(f"a norm of {like.dtype} with weights of {vector.dtype} was not recorded")
+def _flat(vector: NDArray[Any] | None) -> Floats | None:
     return None if vector is None else np.ascontiguousarray(widen(vector)).reshape(-1)
 
 
 def _statistics(values: Floats, eps: float, centred: bool) -> _Statistics:
-    """Take means, zero where rows are not centred, and what rows are multiplied by."""
-    rows, count = values.shape
-    mean = np.zeros(rows, np.float32)
-    if count % _VECTOR:
-        found = join_block(take_elements(values, _THREADS_OF_ELEMENTS))
-        variance = found.squares / found.counts
-        if centred:
-            mean = found.mean
-        else:
-            variance = fuse(found.mean, found.mean, variance)
-    elif centred:
-        mean, squares = find_moments(values)
-        variance = squares / np.float32(count)
-    else:
-        scratch, squares = start_sums(1, _THREADS), np.empty(rows, np.float32)
-        kernels.functions.norms.add_squares(address_of(values), rows, count, address_of(scratch), address_of(squares))
-        variance = squares / np.float32(count)
+    """Take means, zero where rows are not centred, and what rows are multiplied by, where threads take single elements."""
+    found = join_block(take_elements(values, _THREADS_OF_ELEMENTS))
+    variance, mean = found.squares / found.counts, found.mean
+    if not centred:
+        variance, mean = fuse(mean, mean, variance), np.zeros(len(values), np.float32)
     return _Statistics(mean, libdevice.call("rsqrtf", variance + np.float32(eps)))
 
 
 def _norm(x: NDArray[Any], shape: Sequence[int], weight: Any, bias: Any, eps: float, centred: bool) -> tuple[NDArray[Any], _Statistics]:
-    values, w, b = _rows(x, shape), _flat(weight, x), _flat(bias, x)
-    if w is None and b is not None:
-        raise NotEmulatedError("a norm with a bias and no weight was not recorded")
+    _check(x, shape, weight, bias)
+    columns = math.prod(shape)
+    if x.size and x.dtype in BITS and columns % VECTOR == 0:
+        rows = x.size // columns
+        given = [None if each is None else np.ascontiguousarray(each) for each in (x, weight, bias)]
+        result, mean, rstd = np.empty(x.shape, x.dtype), np.zeros(rows, np.float32), np.empty(rows, np.float32)
+        norm = fixed_norm(NormForm(rows, columns, x.dtype, weight is not None, bias is not None, centred))
+        norm(eps, *(0 if each is None else address_of(each) for each in given), *map(address_of, (result, mean, rstd)))
+        return result, _Statistics(mean, rstd)
+    values, w, b = _rows(x, shape), _flat(weight), _flat(bias)
     with np.errstate(all="ignore"):
         found = _statistics(values, eps, centred)
     factor, added = _ONE if w is None else w, _NOTHING if b is None else b
@@ -91,27 +94,40 @@ def _height(rows: int) -> int:
 
 
 def _backward(
-    grad: NDArray[Any], x: NDArray[Any], shape: Sequence[int], found: _Statistics, weight: Any, centred: bool
+    grad: NDArray[Any],
+    x: NDArray[Any],
+    shape: Sequence[int],
+    means: Floats | None,
+    factors_of_rows: Floats,
+    weight: Any,
+    out: Sequence[NDArray[Any]] | None = None,
 ) -> tuple[NDArray[Any], ...]:
-    dy, values, w = _rows(grad, shape), _rows(x, shape), _flat(weight, x)
+    """Compute the gradients of the input, and, if there is a weight, of weight and bias; without means rows are not centred."""
+    _check(grad, shape)
+    _check(x, shape, weight)
+    dy, values, w = _rows(grad, shape), _rows(x, shape), _flat(weight)
     rows, columns = values.shape
     if w is not None and rows > _MOST_ROWS:
         raise NotEmulatedError(f"gradients of weights of a norm of more than {_MOST_ROWS} rows were not recorded")
-    mean, rstd = (np.ascontiguousarray(each).reshape(-1) for each in found)
+    rstd = np.ascontiguousarray(factors_of_rows).reshape(-1)
+    mean = np.zeros(rows, np.float32) if means is None else np.ascontiguousarray(means).reshape(-1)
     factors = np.ones(columns, np.float32) if w is None else w
     scratch, total, products = start_sums(2, _THREADS), np.empty(rows, np.float32), np.empty(rows, np.float32)
     given = map(address_of, (dy, values, factors, mean, rstd))
     kernels.functions.norms.add_along_rows(*given, rows, columns, *map(address_of, (scratch, total, products)))
-    if not centred:
-        total = np.zeros(rows, np.float32)
+    if means is None:
+        total[:] = 0
     share = np.float32(1) / np.float32(columns) * rstd
     of_rows = (each[:, None] for each in (mean, rstd, total, products, share))
-    result = apply("layer_norm_backward", dy, values, np.float32(columns) * factors, *of_rows, out_dtype=x.dtype).reshape(x.shape)
+    results = [np.empty(each, x.dtype) for each in (x.shape, shape, shape)] if out is None else out
+    apply("layer_norm_backward", dy, values, np.float32(columns) * factors, *of_rows, out=results[0].reshape(rows, columns))
     if w is None:
-        return (result,)
+        return (results[0],)
     of_weight, of_bias = start_sums(_height(rows), columns), start_sums(_height(rows), columns)
     kernels.functions.norms.add_along_columns(dy, values, mean, rstd, of_weight, of_bias, _ROWS)
-    return result, *(round_to(halve_rows(each), x.dtype).reshape(shape) for each in (of_weight, of_bias))
+    for each, sums in zip(results[1:], (of_weight, of_bias), strict=False):
+        apply("rounded", halve_rows(sums), out=each.reshape(columns))
+    return tuple(results)
 
 
 @default_floats
@@ -150,7 +166,14 @@ def layer_norm(
 
 @default_floats
 def layer_norm_backward(
-    grad: NDArray[Any], x: NDArray[Any], normalized_shape: Sequence[int], mean: Floats, rstd: Floats, weight: NDArray[Any] | None
+    grad: NDArray[Any],
+    x: NDArray[Any],
+    normalized_shape: Sequence[int],
+    mean: Floats,
+    rstd: Floats,
+    weight: NDArray[Any] | None,
+    *,
+    out: Sequence[NDArray[Any]] | None = None,
 ) -> tuple[NDArray[Any], ...]:
     """Compute ``aten::native_layer_norm_backward``.
 
@@ -160,6 +183,8 @@ def layer_norm_backward(
         The incoming gradient, and the input of `layer_norm`.
     normalized_shape, mean, rstd, weight
         The arguments and the results of `layer_norm`.
+    out : sequence of array, optional
+        Where the results go: C-contiguous, of their shapes and the dtype of `x`.
 
     Returns
     -------
@@ -177,7 +202,7 @@ def layer_norm_backward(
     >>> layer_norm_backward(np.ones_like(x), x, [4], mean, rstd, None)[0].tolist()  # doctest: +SKIP
     [[0.0, 0.0, 0.0, 0.0]]
     """
-    return _backward(grad, x, normalized_shape, _Statistics(mean, rstd), weight, True)
+    return _backward(grad, x, normalized_shape, mean, rstd, weight, out)
 
 
 @default_floats
@@ -193,7 +218,7 @@ def rms_norm(
     >>> rms_norm(np.float32([[4, 4, 4, 4]]), [4], None, 0)[0].tolist()  # doctest: +SKIP
     [[1.0, 1.0, 1.0, 1.0]]
     """
-    result, found = _norm(x, normalized_shape, weight, None, _EPSILON if eps is None else eps, False)
+    result, found = _norm(x, normalized_shape, weight, None, EPSILON if eps is None else eps, False)
     outer = (*x.shape[: x.ndim - len(normalized_shape)], *(1 for _ in normalized_shape))
     return result, found.rstd.reshape(outer)
 
@@ -212,5 +237,4 @@ def rms_norm_backward(
     >>> rms_norm_backward(x, x, [4], rms_norm(x, [4], None, 0)[1], None)[0].tolist()  # doctest: +SKIP
     [[0.0, 0.0, 0.0, 0.0]]
     """
-    mean = start_sums(x.size // max(math.prod(normalized_shape), 1), 1)
-    return _backward(grad, x, normalized_shape, _Statistics(mean, rstd), weight, False)[:2]
+    return _backward(grad, x, normalized_shape, None, rstd, weight)[:2]

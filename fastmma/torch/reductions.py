@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastmma.functions import embedding, group_norm, largest, losses, norms, optimizers, reduce, scans, softmax
+from fastmma.functions.fixed_norms import NormForm, fixed_norm
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch import interpolations, pools
 from fastmma.torch.arrays import DTYPES, as_numpy, to_numpy, to_torch
@@ -197,7 +198,32 @@ def _masked(given: Arguments, gradients: tuple[Tensor, ...], count: int) -> tupl
     return tuple(each if wanted else None for each, wanted in zip(whole, given["output_mask"], strict=True))
 
 
+def _is_plain(tensor: Tensor) -> bool:
+    """Tell whether kernels read a tensor where it lies."""
+    return tensor.is_contiguous() and not tensor.storage_offset() * tensor.itemsize % _ALIGNED and not tensor.is_neg()
+
+
+def _normalized(given: Arguments, eps: float, centred: bool) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Compute a norm with its means and factors where its operands lie; None where `fastmma.functions.norms` is to look at them."""
+    x, shape, operands = given["input"], given["normalized_shape"], (given["weight"], given.get("bias"))
+    columns, tensors = math.prod(shape), [x, *(each for each in operands if each is not None)]
+    alike = all(each.dtype is x.dtype and _is_plain(each) for each in tensors) and list(x.shape[-len(shape) :]) == list(shape)
+    weighted, biased = (each is not None for each in operands)
+    if not alike or not x.numel() or columns % norms.VECTOR or (biased and not weighted):
+        return None
+    rows, outer = x.numel() // columns, (*x.shape[: x.dim() - len(shape)], *(1 for _ in shape))
+    result, mean, rstd = torch.empty(x.shape, dtype=x.dtype), *(torch.empty(outer, dtype=torch.float32) for _ in range(2))
+    if not centred:
+        mean.zero_()
+    norm = fixed_norm(NormForm(rows, columns, DTYPES[x.dtype], weighted, biased, centred))
+    norm(eps, *(0 if each is None else each.data_ptr() for each in (x, *operands)), *(each.data_ptr() for each in (result, mean, rstd)))
+    return result, mean, rstd
+
+
 def _layer_norm(given: Arguments) -> tuple[Tensor, ...]:
+    found = _normalized(given, given["eps"], True)
+    if found is not None:
+        return found
     arrays = as_gpu_array(given["input"]), given["normalized_shape"], _maybe(given["weight"]), _maybe(given["bias"])
     return as_tensors(norms.layer_norm(*arrays, given["eps"]))
 
@@ -216,10 +242,16 @@ def _layer_norm_backward(given: Arguments) -> tuple[Tensor | None, ...]:
         as_gpu_array(given["mean"]),
         as_gpu_array(given["rstd"]),
     )
-    return _masked(given, as_tensors(norms.layer_norm_backward(*arrays, _maybe(given["weight"]))), 3)
+    weight = given["weight"]
+    results = [torch.empty(each.shape, dtype=each.dtype) for each in (given["input"], weight, weight) if each is not None]
+    norms.layer_norm_backward(*arrays, _maybe(weight), out=[as_numpy(each) for each in results])
+    return _masked(given, tuple(results), 3)
 
 
 def _rms_norm(given: Arguments) -> tuple[Tensor, ...]:
+    found = _normalized(given, norms.EPSILON if given["eps"] is None else given["eps"], False)
+    if found is not None:
+        return found[0], found[2]
     return as_tensors(norms.rms_norm(as_gpu_array(given["input"]), given["normalized_shape"], _maybe(given["weight"]), given["eps"]))
 
 

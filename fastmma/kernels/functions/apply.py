@@ -105,11 +105,11 @@ def _merge(shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...]) -> list[tu
     return merged
 
 
-def _rows(shapes: Sequence[tuple[int, ...]]) -> _Rows:
-    """Cut results into rows, along which an operand is whole or one element; operands are repeated where there are no such rows."""
+def _rows(shapes: Sequence[tuple[int, ...]], shortest: int) -> _Rows:
+    """Cut results into rows, along which an operand is whole or one element; operands are repeated where there are none, or short ones."""
     shape = np.broadcast_shapes(*shapes)
     merged = _merge(shapes, shape)
-    repeated = len(merged) > 2 or (len(merged) == 2 and merged[1][0] < _SHORT)
+    repeated = len(merged) > 2 or (len(merged) == 2 and merged[1][0] < shortest)
     if repeated:
         merged = _merge([each if math.prod(each) == 1 else shape for each in shapes], shape)
     none = (False,) * len(shapes)
@@ -155,9 +155,15 @@ _applied: Bounded[tuple[Any, ...], Applied] = Bounded()
 
 
 def applied(
-    name: str, parameters: Sequence[float], kinds: tuple[tuple[np.dtype[Any], tuple[int, ...]], ...], dtype: np.dtype[Any]
+    name: str,
+    parameters: Sequence[float],
+    kinds: tuple[tuple[np.dtype[Any], tuple[int, ...]], ...],
+    dtype: np.dtype[Any],
+    shortest: int = _SHORT,
 ) -> Applied:
     """Return what applies a formula to operands of some dtypes and shapes, as `apply` does.
+
+    Where rows have fewer than `shortest` elements, operands of one element a row are to be repeated.
 
     Raises
     ------
@@ -166,7 +172,7 @@ def applied(
         If the formula calls a function of libdevice, and it is not on this machine.
     """
     digest, numbers = file_digest(), tuple(float(each).hex() for each in parameters)
-    key = name, numbers, kinds, dtype, digest
+    key = name, numbers, kinds, dtype, digest, shortest
     found = _applied.get(key)
     if found is None:
         if name not in FORMULAS:
@@ -174,7 +180,7 @@ def applied(
         for each in (*(kind for kind, _ in kinds), dtype):
             if each not in _FORMATS:
                 raise OperandTypeError(f"apply: operands and results are float32, float16 or bfloat16, not {each}")
-        rows = _rows([shape for _, shape in kinds])
+        rows = _rows([shape for _, shape in kinds], shortest)
         form = Form(tuple(_FORMATS[kind] for kind, _ in kinds), (_FORMATS[dtype],), rows.along)
         found = Applied(rows, _loop(_Record(name, numbers, form, digest)))
         _applied.keep(key, found)
