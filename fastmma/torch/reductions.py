@@ -200,7 +200,7 @@ def _masked(given: Arguments, gradients: tuple[Tensor, ...], count: int) -> tupl
 
 def _is_plain(tensor: Tensor) -> bool:
     """Tell whether kernels read a tensor where it lies."""
-    return tensor.is_contiguous() and not tensor.storage_offset() * tensor.itemsize % _ALIGNED and not tensor.is_neg()
+    return tensor.is_contiguous() and not tensor.storage_offset() * tensor.itemsize % ALIGNED and not tensor.is_neg()
 
 
 def _normalized(given: Arguments, eps: float, centred: bool) -> tuple[Tensor, Tensor, Tensor] | None:
