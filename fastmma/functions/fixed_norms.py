@@ -23,7 +23,7 @@ _ONE, _NOTHING = np.float32(1), np.float32(-0.0)  # a weight and a bias that cha
 
 
 class NormForm(NamedTuple):
-    """What is known of a norm beforehand.
+    """The key of a `FixedNorm`: its shape, dtype and operands.
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ def _add_block(sums: int, warps: int) -> Any:
 
 @inner
 def _warps_of(columns: int) -> int:
-    """How many of 4 warps take vectors of 4 columns."""
+    """Count the warps, of 4, that take vectors of 4 columns."""
     return min((columns + 127) // 128, 4)
 
 

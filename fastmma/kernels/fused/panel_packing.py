@@ -46,7 +46,7 @@ def _checked_bytes(codes: Any, how: PanelElementSpec, lanes: int) -> Any:
 
 @inner
 def _exponents_of_bytes(magnitude: Any, how: PanelElementSpec, lanes: int) -> Any:
-    """What `exponent_bytes` are, of magnitudes of a byte."""
+    """Compute `exponent_bytes` of magnitudes of a byte."""
     raised, lowered = min(max(how.byte_offset, 0), 255), min(max(-how.byte_offset, 0), 255)
     byte = minimum(field_of(magnitude, how.element), splat(np.uint8(255 - raised), lanes)) + splat(np.uint8(raised), lanes)
     byte = minimum(subtract_or_zero(byte, splat(np.uint8(lowered), lanes)), splat(np.uint8(how.highest_byte), lanes))

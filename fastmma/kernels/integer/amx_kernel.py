@@ -41,7 +41,7 @@ class _Ahead:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Where the sums of a block start from, unless that is zero, and where they end, with bytes from row to row of each."""
+    """Name where the sums of a block start, unless that is zero, and where they end, with bytes from row to row of each."""
 
     from_zero: ir.Value
     before: ir.Value
@@ -81,7 +81,7 @@ class _Block:
             tiles.store(total, self._tile(sums.after, sums.after_stride, total), sums.after_stride)
 
     def _tile(self, block: ir.Value, stride: ir.Value, total: int) -> ir.Value:
-        """Where one of the four tiles of a block begins, whose rows are `stride` bytes apart."""
+        """Return where one of the four tiles of a block begins, whose rows are `stride` bytes apart."""
         i, j = divmod(total, 2)
         return self._emit.at(self._emit.at(block, self._emit.scaled(stride, i * TILE_ROWS)), j * ROW_BYTES)
 

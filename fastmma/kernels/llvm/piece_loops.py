@@ -41,15 +41,15 @@ class _Shared(Emitter):
     """Emission of what threads share."""
 
     def word(self, base: ir.Value, number: int) -> ir.Value:
-        """One of the words in memory."""
+        """Load one of the words in memory."""
         return self.load(I64, base, WORD * number)
 
     def address(self, base: ir.Value, number: int) -> ir.Value:
-        """A word that is an address."""
+        """Load a word that is an address."""
         return self.builder.inttoptr(self.word(base, number), POINTER)
 
     def seen(self, place: ir.Value) -> ir.Value:
-        """A word that another thread may write, and after it what that one wrote before."""
+        """Load a word that another thread may write: loads after it find what that thread wrote before."""
         return self.builder.load_atomic(self._words(place), "acquire", WORD)
 
     def show(self, value: int, place: ir.Value) -> None:
@@ -57,16 +57,16 @@ class _Shared(Emitter):
         self.builder.store_atomic(self.index(value), self._words(place), "release", WORD)
 
     def raised(self, place: ir.Value) -> ir.Value:
-        """What a word was, before one was added."""
+        """Add one to a word, and return what it was before."""
         return self.builder.atomic_rmw("add", self._words(place), self.index(1), "acq_rel")
 
     def exchanged(self, place: ir.Value, old: int, new: int) -> ir.Value:
-        """Whether a word was the old value, and is the new one now."""
+        """Put the new value in the place of the old one, and tell whether the word had that."""
         found = self.builder.cmpxchg(self._words(place), self.index(old), self.index(new), "acq_rel", "acquire")
         return self.builder.extract_value(found, 1)
 
     def called(self, kind: ir.FunctionType, address: ir.Value, *arguments: ir.Value) -> None:
-        """A call of the function at an address."""
+        """Call the function at an address."""
         self.builder.call(self.builder.inttoptr(address, kind.as_pointer()), arguments)
 
     def _words(self, place: ir.Value) -> ir.Value:
