@@ -15,6 +15,7 @@ from llvmlite import ir
 
 from fastmma.kernels.fused.block_operands import LINE, Emission, LeftDecoder, RightDecoder
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS, BlockConfig
+from fastmma.kernels.fused.byte_operands import LeftBytes, RightBytes
 from fastmma.kernels.fused.lanes import Lanes
 from fastmma.kernels.fused.strip import Strip
 from fastmma.kernels.llvm.building import alloca_once, for_range
@@ -60,7 +61,8 @@ class Blocks:
         self.emit = Emitter(builder)
         self.lanes = Lanes(config, self.emit)
         self.bytes = vector(I8, config.byte_vector)
-        self.left, self.right = LeftDecoder(config, config.a, self.emit), RightDecoder(config, config.b, self.emit)
+        left, right = (LeftBytes, RightBytes) if config.in_bytes else (LeftDecoder, RightDecoder)
+        self.left, self.right = left(config, config.a, self.emit), right(config, config.b, self.emit)
         self.max_sum_exponent = alloca_once(builder, self.lanes.words)
         self.min_emax = alloca_once(builder, self.bytes)
 
@@ -86,7 +88,8 @@ class Blocks:
         config, emit, size = self.config, self.emit, self.config.byte_vector
         once = emit.load(vector(I8, LINE), right, config.right_exponents + LINE * k)
         column = emit.shuffle(once, once, list(range(LINE)) * (size // LINE))
-        spread = [base + 8 * row + k % 8 for base in range(0, size, LINE) for row, _ in config.places]
+        steps = (1, 2) if config.in_bytes else (8, 1)  # from row to row of a line, and from k to k
+        spread = [base + steps[0] * row + steps[1] * (k % 8) for base in range(0, size, LINE) for row, _ in config.places]
         for part in range(len(emax)):
             place = k // 8 * len(emax) + part
             if place not in held:

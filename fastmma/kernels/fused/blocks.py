@@ -145,6 +145,20 @@ class BlockConfig:
         """True if a vector of f32 lanes has the sums of two rows, column by column: A's values are pairs of rows, B's are there twice."""
         return self.single and self.lanes == 2 * COLUMNS
 
+    @property
+    def in_bytes(self) -> bool:
+        """True if exponents and signs of f16 are decoded as bytes: lines have two rows of which one is two after the other."""
+        both = (self.a, self.b)
+        return self.raw and self.unit == 16 and all(spec.element.exponent_bits == 5 and not spec.normal for spec in both)
+
+    def line(self, number: int) -> tuple[int, ...]:
+        """Return the rows whose results a group has."""
+        if self.in_bytes:
+            first = number // 2 * 4 + number % 2
+            return first, first + 2
+        rows = self.lanes // COLUMNS
+        return tuple(range(number * rows, (number + 1) * rows))
+
     def place(self, number: int) -> int:
         """Return where in a decoded unit the value of an element of A lies; 16 change places where they are `paired`, 32 where `raw`."""
         if self.paired:

@@ -29,9 +29,8 @@ class Strip:
     def __init__(self, config: BlockConfig, lanes: Lanes, first: ir.Value, max_sum_exponent: ir.Value) -> None:
         self.config, self.lanes, self.emit, self.builder = config, lanes, lanes.emit, lanes.emit.builder
         self.first, self.max_sum_exponent = first, max_sum_exponent
-        self.rows_of_group = config.lanes // COLUMNS
-        self.rows = range(0, config.strip, self.rows_of_group)
-        self.groups: list[Group] = [[] for _ in self.rows]
+        self.lines = [config.line(number) for number in range(config.strip * COLUMNS // config.lanes)]  # the rows of each group
+        self.groups: list[Group] = [[] for _ in self.lines]
 
     def unit(self, left: ir.Value, right: ir.Value, emax: ir.Value) -> Unit:
         """The unit whose A, B and emax begin here."""
@@ -47,7 +46,7 @@ class Strip:
         """The sums of a group from c."""
         config, emit, builder = self.config, self.emit, self.builder
         rows = []
-        for row in range(self.rows[index], self.rows[index] + self.rows_of_group):
+        for row in self.lines[index]:
             place = self._line(c, stride, row)
             if config.half:
                 value = builder.fpext(emit.load(vector(HALF, COLUMNS), place), vector(F32, COLUMNS))
@@ -81,23 +80,21 @@ class Strip:
     def start(self, index: int, unit: Unit, number: int) -> None:
         """Start a group's step of a unit."""
         config, emit = self.config, self.emit
-        row = self.rows[index]
-        exponents = emit.widened(emit.load(vector(I8, config.lanes), unit.emax, (number * ROWS + row) * COLUMNS))
+        exponents = emit.widened(emit.load(vector(I8, config.lanes), unit.emax, number * ROWS * COLUMNS + index * config.lanes))
         negatives = self._negatives(unit, index, number)
         self.groups[index] = self.lanes.start(self.groups[index], exponents, negatives, self.max_sum_exponent)
 
     def _negatives(self, unit: Unit, index: int, number: int) -> ir.Value:
         """Return how many products of a step are negative, for a group."""
         config, emit, builder = self.config, self.emit, self.builder
-        row = self.rows[index]
         words = vector(I32, config.lanes)
         found: dict[int, ir.Value] = {}  # words of negative ones of A and of B share no k, so that they can be counted together
         for part, wanted, place in self._parts(number):
             if config.lanes == LINE:
-                four = emit.load(vector(I32, 4), unit.words, config.left_words + 128 * part + 8 * row)
+                four = emit.load(vector(I32, 4), unit.words, config.left_words + 128 * part + 16 * index)
                 spread = emit.shuffle(four, four, list(range(4)) * 4)
             else:
-                spread = emit.broadcast(words, unit.words, config.left_words + 64 * part + 4 * row)
+                spread = emit.broadcast(words, unit.words, config.left_words + 64 * part + 4 * index)
             chosen = emit.load(words, unit.right, config.right_words + 64 * part)
             if wanted is not None:
                 chosen = emit.masked(chosen, wanted)
@@ -112,7 +109,9 @@ class Strip:
         if config.word_of_step:
             return [(number, None, 0)]
         bits, whole = sum(1 << k for k in config.steps[number]), (1 << 32) - 1
-        if config.words == 1:
+        if config.in_bytes:
+            bits = sum(3 << 2 * k for k in config.steps[number])
+        elif config.words == 1:
             bits, whole = bits | bits << config.unit, (1 << 2 * config.unit) - 1
         halves = max(config.words // 2, 1)
         chosen = [(part, bits >> 32 * (part % halves) & whole, part % halves) for part in range(config.words)]
@@ -127,18 +126,18 @@ class Strip:
         vectors = COLUMNS // kind.count
         size = kind.count * config.value_bytes
         columns = [emit.load(kind, unit.right, (k * vectors + part) * size) for part in range(vectors)]
-        for row in range(config.strip):
-            element = emit.broadcast(kind, unit.values, config.place(row * config.unit + k) * config.value_bytes)
-            group, part = self.groups[row // self.rows_of_group], row % self.rows_of_group
-            for number, column in enumerate(columns, part * vectors):
-                group[number] = emit.call("fma", element, column, group[number])
+        for group, rows in zip(self.groups, self.lines, strict=True):
+            for part, row in enumerate(rows):
+                element = emit.broadcast(kind, unit.values, config.place(row * config.unit + k) * config.value_bytes)
+                for number, column in enumerate(columns, part * vectors):
+                    group[number] = emit.call("fma", element, column, group[number])
 
     def _multiply_pairs(self, unit: Unit, k: int) -> None:
         """Add the products of one k, those of two rows at once."""
         config, emit, kind = self.config, self.emit, self.lanes.kind
         columns = emit.load(kind, unit.right, k * kind.count * config.value_bytes)
-        for group, row in zip(self.groups, self.rows, strict=True):
-            pair = emit.broadcast(vector(F64, kind.count // 2), unit.values, config.place(row * config.unit + k) * config.value_bytes)
+        for group, rows in zip(self.groups, self.lines, strict=True):
+            pair = emit.broadcast(vector(F64, kind.count // 2), unit.values, config.place(rows[0] * config.unit + k) * config.value_bytes)
             group[0] = emit.call("fma", emit.cast(pair, kind), columns, group[0])
 
     def end(self, index: int, *, stored: bool = False) -> None:
@@ -163,7 +162,7 @@ class Strip:
             rows = emit.shuffle(singles[0], singles[0], [lane for row in (0, 1) for lane in range(row, 2 * COLUMNS, 2)])
             (rows,) = emit.pinned([rows])  # one permutation, of which LLVM would make two
             singles = [emit.shuffle(rows, rows, range(first, first + COLUMNS)) for first in (0, COLUMNS)]
-        for row, value in enumerate(singles, self.rows[index]):
+        for row, value in zip(self.lines[index], singles, strict=True):
             place = self._line(out, stride, row)
             emit.store(lanes.half_codes(value) if config.half else value, place)
 

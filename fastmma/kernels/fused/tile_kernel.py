@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 
 from llvmlite import ir
 
@@ -38,14 +39,15 @@ class Tiles(Blocks):
             emax, left, right = decoded(place)
             emax_emissions = self.emax_emissions(left, right, emax)
             half = len(emax_emissions) // 2
-            (row_words,), (column_bits, column_words) = self.left.words(left), self.right.words(right)
+            (row_words,), (*column_bits, column_words) = self.left.words(left), self.right.words(right)
             return [
                 self.forget,
                 *self.left.emissions(a, left),
                 *self.right.emissions(b, right),
+                *chain(*column_bits[:-1]),
                 *row_words,
                 *emax_emissions[:half],
-                *column_bits,
+                *column_bits[-1],
                 *emax_emissions[half:],
                 *column_words,
                 lambda: emit.store(builder.zext(self.operands_bad(), I8), emit.at(arguments.bad, product)),
