@@ -86,7 +86,8 @@ def block_config(p: Fused, specs: ElementSpecs, depth: int, single_block: bool, 
     spreads = _spread(specs.a, p.a), _spread(specs.b, p.b)
     added = None if lowest_sum else sum_excess(excess_of(p), *spreads)
     excess = added or excess
-    bias = 127 if single else 1023
+    smallest_c_of_sums = 0 if p.half or smallest_c(p) < F32_LOWEST else smallest_c(p)
+    bias = 127 if single or not (p.half or smallest_c_of_sums) else 1023  # of c as it is noted
     largest = 16 if p.half else SINGLE_LARGEST_C if single else 126
     return BlockConfig(
         a=_spec_of(specs.a, p.a, excess[0]),
@@ -101,7 +102,7 @@ def block_config(p: Fused, specs: ElementSpecs, depth: int, single_block: bool, 
         byte_vector=64 if wide else 32,
         tiles=wide and single_block and depth == sum(map(len, steps)),
         strip=8 if wide or single else 4,
-        smallest_c=0 if p.half or smallest_c(p) < F32_LOWEST else bias + smallest_c(p),
+        smallest_c=smallest_c_of_sums and bias + smallest_c_of_sums,
         largest_c=bias + largest,
         mask_c=-1 if p.half else mask_c(p),
         lowest_byte=excess_of(p) + lowest_emax(p),

@@ -121,7 +121,8 @@ class Blocks:
 
     def sums_bad(self, max_sum_exponent: ir.Value) -> ir.Value:
         """Tell whether sums are."""
-        limit = self.emit.constant(self.lanes.words, self.config.largest_c - self.config.smallest_c << self.lanes.field)
+        field = 23 if self.config.notes_singles else self.lanes.field
+        limit = self.emit.constant(self.lanes.words, self.config.largest_c - self.config.smallest_c << field)
         return self.emit.any_lane(self.builder.icmp_unsigned(">=", max_sum_exponent, limit))
 
     def run(self) -> None:

@@ -124,9 +124,19 @@ class BlockConfig:
         return 0
 
     @property
-    def extra_bits(self) -> int:
-        """B is held times 1 + 2**-extra_bits."""
-        return 16 if self.single else 30
+    def growth(self) -> float:
+        """What B is held times."""
+        return 1 + 2.0 ** (-16 if self.single else -30)
+
+    @property
+    def grown(self) -> bool:
+        """True if steps add sums times `growth`, else their last bits are set."""
+        return not self.single and not self.half
+
+    @property
+    def notes_singles(self) -> bool:
+        """True if the exponents of c are noted as f32 has them, in which all but zeros and subnormals have their own."""
+        return self.single or (not self.half and not self.smallest_c)
 
     @property
     def raw(self) -> bool:
@@ -221,7 +231,7 @@ class BlockConfig:
     @property
     def right_masks(self) -> int:
         """Where bits wait to be put together by columns."""
-        return self.right_words + 64 * self.words
+        return self.right_words + 64 * (len(self.steps) if self.in_bytes else self.words)
 
     @property
     def right_bits(self) -> int:

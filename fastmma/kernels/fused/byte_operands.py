@@ -23,8 +23,10 @@ def _exponents_of(decoder: Decoder, place: ir.Value, offset: int, target: ir.Val
     """The exponent bytes of two vectors of codes; masks of those that are not zero and of negative ones go to memory."""
     emit, builder, element = decoder.emit, decoder.builder, decoder.element
     first, second = (emit.load(_CODES, place, offset + part) for part in (0, 64))
-    high = emit.cast(builder.or_(emit.shifted_right(first, 8), emit.masked(second, 0xFF00)), _BYTES)
-    low = emit.cast(builder.or_(emit.masked(first, 0x00FF), emit.shifted_left(second, 8)), _BYTES)
+    # LLVM would see permutations of bytes of two registers, which are three instructions inside
+    down, up = emit.pinned([emit.shifted_right(first, 8), emit.shifted_left(second, 8)])
+    high = emit.cast(builder.or_(down, emit.masked(second, 0xFF00)), _BYTES)
+    low = emit.cast(builder.or_(up, emit.masked(first, 0x00FF)), _BYTES)
     zero = ir.Constant(_BYTES, None)
     nonzero = builder.icmp_unsigned("!=", builder.or_(emit.masked(high, 0x7F), low), zero)
     field = emit.masked(emit.shifted_right(high, element.mantissa_bits - 8), (1 << element.exponent_bits) - 1)
@@ -119,3 +121,12 @@ class RightBytes(RightDecoder):
             tests = ir.Constant(_BYTES, [1 << 2 * column + k % 8 // 4 for column in (first, first + 1) for k, _ in signs])
             found = builder.icmp_unsigned("!=", builder.and_(chosen, tests), ir.Constant(_BYTES, None))
             self.store_mask(found, target, config.right_bits + 16 * half + 4 * first)
+
+    def _words(self, target: ir.Value) -> None:
+        """The columns' bits as words, at the lanes of a line: those of each step."""
+        config, emit = self.config, self.emit
+        bits = emit.load(vector(I32, COLUMNS), emit.opaque(target), config.right_bits)
+        words = emit.shuffle(bits, bits, [column for _, column in config.places])
+        for number, step in enumerate(config.steps):
+            chosen = sum(3 << 2 * k for k in step)
+            emit.store(words if len(config.steps) == 1 else emit.masked(words, chosen), target, config.right_words + 64 * number)

@@ -36,6 +36,10 @@ class Sums(Protocol):
     def scale(self) -> int: ...  # sums are held times 2**scale
     @property
     def watched(self) -> bool: ...  # whether starts note the largest exponents of sums
+    @property
+    def grown(self) -> bool: ...  # whether steps add sums times `growth`, as B is held; else their last bits are set
+    @property
+    def growth(self) -> float: ...
 
 
 @constant
@@ -119,6 +123,16 @@ class PanelConfig(PanelShape):
         return self.half
 
     @property
+    def grown(self) -> bool:
+        """False: the last bits of sums are set."""
+        return False
+
+    @property
+    def growth(self) -> float:
+        """What B is packed times."""
+        return 1 + 2.0**-self.extra_bits
+
+    @property
     def lift(self) -> int:
         """What an exponent field of a sum holds above the exponent byte."""
         return 0 if self.single else 1023 - self.excess + self.scale
@@ -166,13 +180,28 @@ class Lanes:
             exponent = builder.select(nonzero, emit.call("umax", exponent, lowest), zero)
         emax = emit.shifted_left(emax, field)
         exponent = emit.call("umax", exponent, emit.plus(emax, self.config.lift << field) if self.config.lift else emax)
-        return self.started(values, exponent, builder.add(negatives, emit.shifted_right(words, 31)))
+        return self.started(values, exponent, self._with_sums(negatives, words))
+
+    def _with_sums(self, negatives: ir.Value, words: ir.Value) -> ir.Value:
+        """The number of negative terms, sums included: a zero is none where sums are grown, as it stays zero."""
+        emit, builder = self.emit, self.builder
+        if not self.config.grown:
+            return builder.add(negatives, emit.shifted_right(words, 31))
+        kind = vector(F32, self.config.lanes)  # the upper word of a float64 is a float32 of the same sign, and zero if it is
+        negative = builder.fcmp_ordered("<", emit.cast(words, kind), emit.constant(kind, 0.0))
+        one = emit.constant(self.words, 1)
+        if self.config.lanes == 16:
+            (one,) = emit.pinned([one])  # a sum under a mask: of a constant LLVM would make the mask a vector
+        return builder.add(negatives, builder.select(negative, one, ir.Constant(self.words, None)))
 
     def started(self, values: list[ir.Value], emax: ir.Value, negatives: ir.Value) -> list[ir.Value]:
         """The same from the exponent fields of emax, where sums have them, and the number of all terms that are negative."""
         emit, builder, field = self.emit, self.builder, self.field
         high = emit.plus(emax, ((self.fraction - self.config.align_bits) << field) + (1 << (field - 1)))
         starts = [emit.cast(builder.add(high, negatives), self.kind)] if self.config.single else self.doubles(negatives, high)
+        if self.config.grown:
+            growth = emit.constant(self.kind, self.config.growth)
+            return [emit.call("fma", value, growth, begin) for value, begin in zip(values, starts, strict=True)]
         return [builder.fadd(value, begin) for value, begin in zip(values, starts, strict=True)]
 
     def end(self, sums: list[ir.Value], *, whole: bool = False) -> list[ir.Value]:
@@ -187,7 +216,7 @@ class Lanes:
             origin = builder.or_(origin, emit.constant(kind, 1 << (self.fraction - 1)))
             result = builder.fsub(total, emit.cast(origin, self.kind))
             results.append(result if self.config.half or whole else self.kept(result))
-        if whole:
+        if whole or self.config.grown:
             return results
         return self.with_sticky_bit(self._rounded_to_half(results) if self.config.half else results)
 

@@ -45,32 +45,41 @@ class Strip:
     def load(self, index: int, c: ir.Value, stride: ir.Value) -> None:
         """The sums of a group from c."""
         config, emit, builder = self.config, self.emit, self.builder
-        rows = []
+        rows, codes = [], []
         for row in self.lines[index]:
             place = self._line(c, stride, row)
             if config.half:
                 value = builder.fpext(emit.load(vector(HALF, COLUMNS), place), vector(F32, COLUMNS))
             else:
                 bits = emit.load(vector(I32, COLUMNS), place)
-                value = emit.cast(bits if config.mask_c == -1 else emit.masked(bits, config.mask_c), vector(F32, COLUMNS))
+                codes.append(bits if config.mask_c == -1 else emit.masked(bits, config.mask_c))
+                value = emit.cast(codes[-1], vector(F32, COLUMNS))
             rows.append(value if config.single else builder.fpext(value, vector(F64, COLUMNS)))
         if config.paired:
             rows = [emit.shuffle(rows[0], rows[1], [lane + part for lane in range(COLUMNS) for part in (0, COLUMNS)])]
         if not config.single and config.lanes == COLUMNS:
             rows = [emit.shuffle(rows[0], rows[0], range(part, part + 4)) for part in (0, 4)]
-        sticky = self.groups[index] = self.lanes.with_sticky_bit(rows)
-        if not config.watched:
-            self._note(rows if config.single else sticky)  # in f32 lanes a subnormal c has to be told from zero
+        self.groups[index] = rows if config.grown else self.lanes.with_sticky_bit(rows)
+        if config.single and not config.watched:
+            self._note(emit.cast(rows[0], self.lanes.words), 31)  # a subnormal c has to be told from zero
+        elif config.notes_singles:
+            adjacent = isinstance(stride, ir.Constant)  # rows may be read as one, whichever ones they are
+            row = index * len(codes)
+            self._note(emit.load(self.lanes.words, self._line(c, stride, row)) if adjacent else emit.joined(codes), 31)
+        elif not config.watched:
+            self._note(self.lanes.top_words(rows), 11)
 
     def _line(self, base: ir.Value, stride: ir.Value, row: int) -> ir.Value:
         """A row of c or of the results."""
         return self.emit.at(base, self.builder.mul(self.emit.sum(self.first, row), stride))
 
-    def _note(self, values: Group) -> None:
-        """Track the largest exponent of c. The difference of one that is too small wraps to a large number; that of zero does not count."""
+    def _note(self, words: ir.Value, bits: int) -> None:
+        """Track the largest exponent of c, by so many bits after the sign.
+
+        The difference of one that is too small wraps to a large number; that of zero does not count.
+        """
         emit, builder, lanes = self.emit, self.builder, self.lanes
-        magnitude = (1 << 31) - 1
-        exponent = emit.masked(lanes.top_words(values), magnitude if self.config.single else magnitude >> lanes.field << lanes.field)
+        exponent = emit.masked(words, (1 << 31) - (1 << 31 - bits))
         if self.config.smallest_c:
             zero = ir.Constant(lanes.words, None)
             above = emit.plus(exponent, -(self.config.smallest_c << lanes.field))
@@ -95,6 +104,9 @@ class Strip:
                 spread = emit.shuffle(four, four, list(range(4)) * 4)
             else:
                 spread = emit.broadcast(words, unit.words, config.left_words + 64 * part + 4 * index)
+            if config.in_bytes:  # words of columns are there for each step
+                chosen = emit.load(words, unit.right, config.right_words + 64 * number)
+                return emit.call("ctpop", builder.and_(spread, chosen))
             chosen = emit.load(words, unit.right, config.right_words + 64 * part)
             if wanted is not None:
                 chosen = emit.masked(chosen, wanted)
@@ -109,9 +121,7 @@ class Strip:
         if config.word_of_step:
             return [(number, None, 0)]
         bits, whole = sum(1 << k for k in config.steps[number]), (1 << 32) - 1
-        if config.in_bytes:
-            bits = sum(3 << 2 * k for k in config.steps[number])
-        elif config.words == 1:
+        if config.words == 1:
             bits, whole = bits | bits << config.unit, (1 << 2 * config.unit) - 1
         halves = max(config.words // 2, 1)
         chosen = [(part, bits >> 32 * (part % halves) & whole, part % halves) for part in range(config.words)]
