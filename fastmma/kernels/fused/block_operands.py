@@ -261,7 +261,7 @@ class RightDecoder(Decoder):
 
     def _values(self, place: ir.Value, target: ir.Value, first: int) -> None:
         config = self.config
-        growth = config.growth * 2.0**config.decoded_scale
+        growth = (1 + 2.0**-config.extra_bits) * 2.0**config.decoded_scale
         offset = first * config.value_bytes * (2 if config.paired else 1)
         for value in self.values(place, first):
             scaled = self.builder.fmul(value, self.emit.constant(value.type, growth))

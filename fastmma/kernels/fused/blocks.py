@@ -124,14 +124,14 @@ class BlockConfig:
         return 0
 
     @property
-    def growth(self) -> float:
-        """What B is held times."""
-        return 1 + 2.0 ** (-16 if self.single else -30)
+    def extra_bits(self) -> int:
+        """B is held times 1 + 2**-extra_bits."""
+        return 16 if self.single else 30
 
     @property
-    def grown(self) -> bool:
-        """True if steps add sums times `growth`, else their last bits are set."""
-        return not self.single and not self.half
+    def growth(self) -> float:
+        """What steps multiply sums by; 0 where the last bits of sums are set instead."""
+        return 0.0 if self.single or self.half else 1 + 2.0**-self.extra_bits
 
     @property
     def notes_singles(self) -> bool:

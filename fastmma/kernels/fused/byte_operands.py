@@ -10,7 +10,7 @@ from functools import partial
 
 from llvmlite import ir
 
-from fastmma.kernels.fused.block_operands import LINE, Decoder, Emission, LeftDecoder, RightDecoder
+from fastmma.kernels.fused.block_operands import Decoder, Emission, LeftDecoder, RightDecoder
 from fastmma.kernels.fused.blocks import COLUMNS, ROWS
 from fastmma.kernels.llvm.emit import I8, I16, I32, I64, vector
 

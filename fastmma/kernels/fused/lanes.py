@@ -37,9 +37,7 @@ class Sums(Protocol):
     @property
     def watched(self) -> bool: ...  # whether starts note the largest exponents of sums
     @property
-    def grown(self) -> bool: ...  # whether steps add sums times `growth`, as B is held; else their last bits are set
-    @property
-    def growth(self) -> float: ...
+    def growth(self) -> float: ...  # what steps multiply sums by, as B is multiplied; 0: the last bits of sums are set instead
 
 
 @constant
@@ -123,14 +121,9 @@ class PanelConfig(PanelShape):
         return self.half
 
     @property
-    def grown(self) -> bool:
-        """False: the last bits of sums are set."""
-        return False
-
-    @property
     def growth(self) -> float:
-        """What B is packed times."""
-        return 1 + 2.0**-self.extra_bits
+        """Zero: the last bits of sums are set."""
+        return 0.0
 
     @property
     def lift(self) -> int:
@@ -183,9 +176,9 @@ class Lanes:
         return self.started(values, exponent, self._with_sums(negatives, words))
 
     def _with_sums(self, negatives: ir.Value, words: ir.Value) -> ir.Value:
-        """The number of negative terms, sums included: a zero is none where sums are grown, as it stays zero."""
+        """The number of negative terms, sums included: a zero is none where sums are multiplied, as it stays zero."""
         emit, builder = self.emit, self.builder
-        if not self.config.grown:
+        if not self.config.growth:
             return builder.add(negatives, emit.shifted_right(words, 31))
         kind = vector(F32, self.config.lanes)  # the upper word of a float64 is a float32 of the same sign, and zero if it is
         negative = builder.fcmp_ordered("<", emit.cast(words, kind), emit.constant(kind, 0.0))
@@ -199,7 +192,7 @@ class Lanes:
         emit, builder, field = self.emit, self.builder, self.field
         high = emit.plus(emax, ((self.fraction - self.config.align_bits) << field) + (1 << (field - 1)))
         starts = [emit.cast(builder.add(high, negatives), self.kind)] if self.config.single else self.doubles(negatives, high)
-        if self.config.grown:
+        if self.config.growth:
             growth = emit.constant(self.kind, self.config.growth)
             return [emit.call("fma", value, growth, begin) for value, begin in zip(values, starts, strict=True)]
         return [builder.fadd(value, begin) for value, begin in zip(values, starts, strict=True)]
@@ -216,7 +209,7 @@ class Lanes:
             origin = builder.or_(origin, emit.constant(kind, 1 << (self.fraction - 1)))
             result = builder.fsub(total, emit.cast(origin, self.kind))
             results.append(result if self.config.half or whole else self.kept(result))
-        if whole or self.config.grown:
+        if whole or self.config.growth:
             return results
         return self.with_sticky_bit(self._rounded_to_half(results) if self.config.half else results)
 

@@ -59,7 +59,7 @@ class Strip:
             rows = [emit.shuffle(rows[0], rows[1], [lane + part for lane in range(COLUMNS) for part in (0, COLUMNS)])]
         if not config.single and config.lanes == COLUMNS:
             rows = [emit.shuffle(rows[0], rows[0], range(part, part + 4)) for part in (0, 4)]
-        self.groups[index] = rows if config.grown else self.lanes.with_sticky_bit(rows)
+        self.groups[index] = rows if config.growth else self.lanes.with_sticky_bit(rows)
         if config.single and not config.watched:
             self._note(emit.cast(rows[0], self.lanes.words), 31)  # a subnormal c has to be told from zero
         elif config.notes_singles:

@@ -59,6 +59,11 @@ class ThinConfig:
         return 0
 
     @property
+    def growth(self) -> float:
+        """Zero: the last bits of sums are set."""
+        return 0.0
+
+    @property
     def watched(self) -> bool:
         """True if starts note the largest exponents of sums."""
         return self.half

@@ -85,6 +85,7 @@ class _Sums(NamedTuple):
     lift: int = 0
     scale: int = EXCESS - 1023
     watched: bool = False
+    growth: float = 0.0
 
 
 @dataclass(frozen=True)
