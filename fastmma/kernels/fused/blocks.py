@@ -136,7 +136,7 @@ class BlockConfig:
     @property
     def notes_singles(self) -> bool:
         """True if the exponents of c are noted as f32 has them, in which all but zeros and subnormals have their own."""
-        return self.single or (not self.half and not self.smallest_c)
+        return not self.half and (self.single or not self.smallest_c)
 
     @property
     def raw(self) -> bool:
