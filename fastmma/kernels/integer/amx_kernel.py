@@ -17,7 +17,6 @@ _ROW_OF_SUMS = 4 * BLOCK
 _PITCH = _ROW_OF_SUMS + LINE  # from row to row of the sums of a block: before each are the last ones of the block on its left
 SCRATCH = BLOCK * _PITCH  # bytes for them
 _A, _B = (4, 5), (6, 7)  # tiles; those before them hold sums
-_PARTS = 4  # of a block of rows, each of which is asked for during another block of columns
 _LANES = vector(I32, TILE_ROWS)
 _BIT = ir.IntType(1)
 
@@ -32,14 +31,6 @@ class AmxConfig:
 
 
 @dataclass(frozen=True)
-class _Ahead:
-    """Memory to ask for: a part, by number, of the next block of rows of A."""
-
-    rows: ir.Value
-    part: ir.Value
-
-
-@dataclass(frozen=True)
 class _Start:
     """Name where the sums of a block start, unless that is zero, with bytes from row to row."""
 
@@ -51,8 +42,10 @@ class _Start:
 class _Block:
     """Emission of one block, whose sums wait in scratch memory to be written to the results, with bytes from row to row of these."""
 
-    def __init__(self, config: AmxConfig, emit: Emitter, scratch: ir.Value, stride: ir.Value) -> None:
+    def __init__(self, config: AmxConfig, emit: Emitter, scratch: ir.Value, out: ir.Value, stride: ir.Value) -> None:
         self._emit = emit
+        lowest = emit.builder.and_(emit.builder.or_(emit.builder.ptrtoint(out, I64), stride), emit.index(LINE - 1))
+        self._aligned = emit.builder.icmp_signed("==", lowest, emit.index(0))
         self._signed = config.a_signed, config.b_signed
         self._stride = stride
         self.tiles = (PlainTiles if config.plain else Tiles)(emit)
@@ -65,12 +58,12 @@ class _Block:
         for value, variable in zip((place, rows, at_left, at_right), self._waiting, strict=True):
             self._emit.builder.store(value, variable)
 
-    def multiply(self, a: ir.Value, b: tuple[ir.Value, ir.Value], chunks: ir.Value, start: _Start, how: tuple[_Ahead, ir.Value]) -> None:
+    def multiply(self, a: ir.Value, b: tuple[ir.Value, ir.Value], chunks: ir.Value, start: _Start, backwards: ir.Value) -> None:
         """Add the products over so many tiles of k, from the last one on or not, to the sums of a block, and leave them in scratch memory.
 
         Meanwhile the sums that wait there go to the results.
         """
-        emit, builder, tiles, (ahead, backwards) = self._emit, self._emit.builder, self.tiles, how
+        emit, builder, tiles = self._emit, self._emit.builder, self.tiles
         with builder.if_else(start.from_zero) as (fresh, begun):
             with fresh:
                 for total in range(4):
@@ -80,7 +73,6 @@ class _Block:
                     tiles.load(total, self._tile(start.place, start.stride, total), start.stride)
         rows_at_once = builder.udiv(emit.sum(chunks, BLOCK - 1), chunks)
         with for_range(builder, chunks) as step:
-            self._ask(ahead, step.index)
             chunk = builder.select(backwards, builder.sub(emit.sum(chunks, -1), step.index), step.index)
             rows = emit.at(a, emit.scaled(chunk, 2 * TILE_BYTES))
             for i, left in enumerate(_A):
@@ -95,37 +87,39 @@ class _Block:
             tiles.store(total, self._tile(*self.sums, total), _PITCH)
 
     def put(self, first: ir.Value, last: ir.Value) -> None:
-        """Write some rows of the sums that wait, if any do, to the results: whole cache lines, and the ends of a row of blocks."""
+        """Write some rows of the sums that wait, if any do, to the results."""
         emit, builder = self._emit, self._emit.builder
         out, rows, at_left, at_right = (builder.load(each) for each in self._waiting)
         last = builder.select(builder.icmp_signed("<", last, rows), last, rows)
-        with for_range_slice(builder, first, last, emit.index(1)) as row:
-            sums, place = emit.at(self.sums[0], emit.scaled(row, _PITCH)), emit.at(out, builder.mul(row, self._stride))
-            over = builder.and_(builder.ptrtoint(place, I64), emit.index(LINE - 1))
-            line, source = emit.at(place, builder.neg(over)), emit.at(sums, builder.neg(over))
-            with builder.if_else(at_left) as (leftmost, follows):
-                with leftmost:
-                    emit.store(emit.load(_LANES, sums), place)
-                with follows:
-                    emit.store(emit.load(_LANES, source), line, 0, LINE)
-            emit.store(emit.load(_LANES, source, LINE), line, LINE, LINE)
-            end = emit.load(_LANES, sums, LINE)
-            with builder.if_then(at_right):
-                emit.store(end, place, LINE)
-            emit.store(end, sums, -LINE)
+        with builder.if_else(self._aligned) as (aligned, apart):
+            with aligned, for_range_slice(builder, first, last, emit.index(1)) as row:
+                sums, place = emit.at(self.sums[0], emit.scaled(row, _PITCH)), emit.at(out, builder.mul(row, self._stride))
+                for line in range(0, _ROW_OF_SUMS, LINE):
+                    emit.store(emit.load(_LANES, sums, line), place, line)
+            with apart, for_range_slice(builder, first, last, emit.index(1)) as row:
+                sums, place = emit.at(self.sums[0], emit.scaled(row, _PITCH)), emit.at(out, builder.mul(row, self._stride))
+                self._put_lines(sums, place, at_left, at_right)
+
+    def _put_lines(self, sums: ir.Value, place: ir.Value, at_left: ir.Value, at_right: ir.Value) -> None:
+        """Write a row of sums in whole cache lines, and the ends of a row of blocks."""
+        emit, builder = self._emit, self._emit.builder
+        over = builder.and_(builder.ptrtoint(place, I64), emit.index(LINE - 1))
+        line, source = emit.at(place, builder.neg(over)), emit.at(sums, builder.neg(over))
+        with builder.if_else(at_left) as (leftmost, follows):
+            with leftmost:
+                emit.store(emit.load(_LANES, sums), place)
+            with follows:
+                emit.store(emit.load(_LANES, source), line, 0, LINE)
+        emit.store(emit.load(_LANES, source, LINE), line, LINE, LINE)
+        end = emit.load(_LANES, sums, LINE)
+        with builder.if_then(at_right):
+            emit.store(end, place, LINE)
+        emit.store(end, sums, -LINE)
 
     def _tile(self, block: ir.Value, stride: ir.Value, total: int) -> ir.Value:
         """Return where one of the four tiles of a block begins, whose rows are `stride` bytes apart."""
         i, j = divmod(total, 2)
         return self._emit.at(self._emit.at(block, self._emit.scaled(stride, i * TILE_ROWS)), j * ROW_BYTES)
-
-    def _ask(self, ahead: _Ahead, chunk: ir.Value) -> None:
-        """Ask for memory that will be needed."""
-        emit, builder = self._emit, self._emit.builder
-        with builder.if_then(builder.icmp_signed("<", ahead.part, emit.index(_PARTS))):
-            rows = emit.at(ahead.rows, emit.scaled(chunk, 2 * TILE_BYTES))
-            for place in range(0, 2 * TILE_BYTES // _PARTS, LINE):
-                emit.prefetch(rows, emit.sum(emit.scaled(ahead.part, 2 * TILE_BYTES // _PARTS), place), near=False)
 
     def copy(self, source: tuple[ir.Value, ir.Value], target: tuple[ir.Value, ir.Value], rows: ir.Value, columns: ir.Value) -> None:
         """Copy some rows and columns of a block, at most all of them; source and target are addresses, and bytes from row to row."""
@@ -155,7 +149,7 @@ def _emit(config: AmxConfig, builder: ir.IRBuilder, arguments: list[ir.Value]) -
     """
     a, b, c, out, scratch, a_step, b_step, c_stride, c_step, out_stride, chunks, rows, columns = arguments
     emit = Emitter(builder)
-    block = _Block(config, emit, scratch, out_stride)
+    block = _Block(config, emit, scratch, out, out_stride)
     block_lines, no_rows, no = emit.index(BLOCK), emit.index(0), ir.Constant(_BIT, 0)
 
     def blocks(lines: ir.Value) -> ir.Value:
@@ -179,8 +173,7 @@ def _emit(config: AmxConfig, builder: ir.IRBuilder, arguments: list[ir.Value]) -
             block.copy((before, c_stride), block.sums, *lines)
         start = _Start(from_zero, *(builder.select(whole, *each) for each in zip((before, c_stride), block.sums, strict=True)))
         backwards = builder.trunc(j.index, _BIT)
-        how = _Ahead(emit.at(rows_of_a, a_step), j.index), backwards
-        block.multiply(rows_of_a, (b_first, emit.at(b_first, b_step)), chunks, start, how)
+        block.multiply(rows_of_a, (b_first, emit.at(b_first, b_step)), chunks, start, backwards)
         at_ends = (builder.icmp_signed("==", j.index, end) for end in (no_rows, last_whole))
         block.wait(after, builder.select(whole, block_lines, no_rows), *at_ends)
         with builder.if_then(edge):

@@ -18,14 +18,13 @@ from fastmma.kernels.llvm.micro_kernel import run_at
 WORDS = WordsConfig("bytes", TILE_ROWS, BLOCK, 2)  # words as tiles have them, and blocks
 _WORDS_OF_ROW = ROW_BYTES // 4
 _CHUNKS_AT_ONCE = 4  # tiles of k of a row of A that are packed before the next row: neighbours share a cache line
-_COLUMNS_AT_ONCE = 128  # of B, likewise: their rows are in one page
+_COLUMNS_AT_ONCE = 256  # of B, likewise: their rows are in one page
 
 
 @compiled
 def pack_rows(a: Operand, k: int, first: int, last: int, target: int, scratch: int) -> None:
     """Pack rows first (of a block) to last of A into tiles: [block][tile of k][tile of rows][row][k], zeros past k."""
-    whole, rest = k // ROW_BYTES, k % ROW_BYTES
-    chunks = -(-k // ROW_BYTES)
+    whole, chunks = k // ROW_BYTES, -(-k // ROW_BYTES)
     for line in range(first, last, TILE_ROWS):
         block, row = divmod(line - first, BLOCK)
         place = target + block * chunks * 2 * TILE_BYTES + row * ROW_BYTES
@@ -36,49 +35,66 @@ def pack_rows(a: Operand, k: int, first: int, last: int, target: int, scratch: i
                 for i in range(rows):
                     for chunk in range(start, min(start + _CHUNKS_AT_ONCE, whole)):
                         copy_line(source + i * a.line_stride + chunk * ROW_BYTES, place + chunk * 2 * TILE_BYTES + i * ROW_BYTES, a.flip)
-            if rest:
+            if k % ROW_BYTES:
                 for i in range(rows):
                     end = place + whole * 2 * TILE_BYTES + i * ROW_BYTES
-                    copy_part(source + i * a.line_stride + whole * ROW_BYTES, end, rest, a.flip)
+                    copy_part(source + i * a.line_stride + whole * ROW_BYTES, end, k % ROW_BYTES, a.flip)
         else:
             for chunk in range(chunks):
-                _weave(a, line, rows, chunk * ROW_BYTES, min(ROW_BYTES, k - chunk * ROW_BYTES), scratch, scratch + TILE_BYTES)
+                words = chunk * _WORDS_OF_ROW
+                done = min(_WORDS_OF_ROW, k // 4 - words) if rows == TILE_ROWS else 0
+                for word in range(done):
+                    copy_woven(a.address + line + 4 * (words + word) * a.k_stride, a.k_stride, scratch + word * ROW_BYTES, a.flip)
+                room = scratch + done * ROW_BYTES
+                _weave(a, line, rows, (words + done, words + _WORDS_OF_ROW), k, room, scratch + TILE_BYTES)
                 copy_turned(scratch, ROW_BYTES, place + chunk * 2 * TILE_BYTES, 0)
 
 
 @separate
-def _weave(operand: Operand, line: int, lines: int, first: int, count: int, target: int, scratch: int) -> None:
-    """Pack lines, at most a tile's, that are neighbours in memory, for as many words of k as a row of a tile has; zeros past `count`."""
-    source = operand.address + line + first * operand.k_stride
-    whole = count // 4 if lines == TILE_ROWS else 0
-    for word in range(whole):
-        copy_woven(source + 4 * word * operand.k_stride, operand.k_stride, target + word * ROW_BYTES, operand.flip)
-    for word in range(whole, _WORDS_OF_ROW):
+def _weave(operand: Operand, line: int, lines: int, words: tuple[int, int], count: int, target: int, scratch: int) -> None:
+    """Pack some words of k of lines, at most a tile's, that are neighbours in memory; zeros past `count`."""
+    source, (first, last) = operand.address + line, words
+    for word in range(first, last):
         for i in range(4):
             k = 4 * word + i
             copy_part(source + k * operand.k_stride, scratch + i * ROW_BYTES, lines if k < count else 0, operand.flip)
-        copy_woven(scratch, ROW_BYTES, target + word * ROW_BYTES, 0)
+        copy_woven(scratch, ROW_BYTES, target + (word - first) * ROW_BYTES, 0)
 
 
 @compiled
 def pack_columns(b: Operand, k: int, first: int, last: int, target: int, scratch: int) -> None:
     """Pack columns first (of a tile) to last of B: [tile of columns][word of k][column][k], zeros past k."""
-    chunks = -(-k // ROW_BYTES)
-    for start in range(first, last, _COLUMNS_AT_ONCE):
-        for chunk in range(chunks):
-            count = min(ROW_BYTES, k - chunk * ROW_BYTES)
-            for line in range(start, min(start + _COLUMNS_AT_ONCE, last), TILE_ROWS):
-                place, lines = target + ((line - first) // TILE_ROWS * chunks + chunk) * TILE_BYTES, min(TILE_ROWS, last - line)
-                if b.k_stride != 1:
-                    _weave(b, line, lines, chunk * ROW_BYTES, count, place, scratch)
-                    continue
-                source = b.address + line * b.line_stride + chunk * ROW_BYTES
-                if lines == TILE_ROWS and count == ROW_BYTES:
-                    copy_turned(source, b.line_stride, place, b.flip)
-                else:
-                    for i in range(TILE_ROWS):
-                        copy_part(source + i * b.line_stride, scratch + i * ROW_BYTES, count if i < lines else 0, b.flip)
-                    copy_turned(scratch, ROW_BYTES, place, 0)
+    chunks, whole = -(-k // ROW_BYTES), first + (last - first) // TILE_ROWS * TILE_ROWS
+    if b.k_stride == 1:
+        _turn(b, k, first, last, target, scratch)
+        return
+    for start in range(first, whole, _COLUMNS_AT_ONCE):
+        for word in range(k // 4):
+            source, place = b.address + 4 * word * b.k_stride, target + word * ROW_BYTES
+            for line in range(start, min(start + _COLUMNS_AT_ONCE, whole), TILE_ROWS):
+                copy_woven(source + line, b.k_stride, place + (line - first) // TILE_ROWS * chunks * TILE_BYTES, b.flip)
+    words = chunks * _WORDS_OF_ROW
+    for line in range(first, last, TILE_ROWS):
+        done = k // 4 if line < whole else 0
+        place = target + (line - first) // TILE_ROWS * chunks * TILE_BYTES + done * ROW_BYTES
+        _weave(b, line, min(TILE_ROWS, last - line), (done, words), k, place, scratch)
+
+
+@separate
+def _turn(b: Operand, k: int, first: int, last: int, target: int, scratch: int) -> None:
+    """Pack columns whose elements follow one another in memory."""
+    place = target
+    for line in range(first, last, TILE_ROWS):
+        for start in range(0, k, ROW_BYTES):
+            count, lines = min(ROW_BYTES, k - start), min(TILE_ROWS, last - line)
+            source = b.address + line * b.line_stride + start
+            if lines == TILE_ROWS and count == ROW_BYTES:
+                copy_turned(source, b.line_stride, place, b.flip)
+            else:
+                for i in range(TILE_ROWS):
+                    copy_part(source + i * b.line_stride, scratch + i * ROW_BYTES, count if i < lines else 0, b.flip)
+                copy_turned(scratch, ROW_BYTES, place, 0)
+            place += TILE_BYTES
 
 
 @compiled
