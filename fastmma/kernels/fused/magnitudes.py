@@ -37,11 +37,11 @@ def scan_lines(lines: Lines, count: int, length: int, mask: int, found: int) -> 
             codes = load_codes(start + place * lines.stride, lines.stride, lines.itemsize, min(length - place, LINES))
             magnitude = bitcast(codes & mask, np.uint32)
             smallest, largest = minimum(smallest, magnitude - 1), maximum(largest, magnitude)
-    low, high = np.int64(lowest_lane(least)), np.int64(highest_lane(most))
-    if high == 0:
-        low = 0xFFFFFFFF
-    store(np.uint32(min(low, np.int64(lowest_lane(smallest)))), found)
-    store(np.uint32(max(high, np.int64(highest_lane(largest)))), found + 4)
+    if np.int64(highest_lane(most)) != 0:
+        smallest = minimum(smallest, splat(np.uint32(lowest_lane(least)), LINES))
+        largest = maximum(largest, splat(np.uint32(highest_lane(most)), LINES))
+    store(lowest_lane(smallest), found)
+    store(highest_lane(largest), found + 4)
 
 
 @cache

@@ -189,7 +189,7 @@ def pack_rows(
     scales: BlockScales | None,
 ) -> None:
     """Pack rows first to last of A, as `pack_rows_by_eights`."""
-    if scales is None:  # noqa: SIM102 - Numba prunes a branch on None alone
+    if scales is None:
         if source.itemsize == 1 and source.column_stride == 1 and how.element.shift == 0:
             _pack_rows_of_bytes(how, source, first, last, rows, depth, terms, packed, dtype, scratch, extremes)
             return

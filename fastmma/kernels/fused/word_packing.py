@@ -110,9 +110,19 @@ def _transpose(source: int, line_stride: int, lines: int, length: int, scratch: 
 
 @inner
 def _pack_words_of_row(
-    how: PanelElementSpec, codes: Any, place: int, noted: int, held: int, terms: int, packed: Panels, first: int, row: int, count: int, dtype: Any
+    how: PanelElementSpec,
+    codes: Any,
+    place: int,
+    noted: int,
+    held: int,
+    terms: int,
+    packed: Panels,
+    first: int,
+    row: int,
+    count: int,
+    dtype: Any,
 ) -> None:
-    """Pack `count` of 32 adjacent codes of a row of a block, which lie at a place; the eights of the block begin at `first`."""
+    """Pack `count` of 32 adjacent codes of a row of a block, which lie at a place; what is packed of the block begins at `first`."""
     one = splat(np.uint16(1), WORDS)
     magnitude = magnitude_of(codes, how.element)
     store(minimum(load(noted, np.uint16, WORDS), magnitude - one), noted)  # a zero less 1 is the largest
