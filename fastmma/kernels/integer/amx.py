@@ -27,7 +27,6 @@ _TILES_PER_THREAD = 8
 _LAST = 4  # a part of all panels comes last, in macro tiles that are so much lower: no thread waits long for another
 _PACKED_AT_ONCE = 1 << 19  # bytes of an operand in a piece, at least a block
 _WORK_OF_A_THREAD = 1 << 27  # multiply-adds, an eighth of a millisecond
-_SCRATCH = SCRATCH
 _ADDRESS, _PANELS, _PACKING_SCRATCH = 1, 9, 10  # numbers of a call that packs, after the function's address ...
 _OF_A, _BEFORE, _AFTER, _SCRATCH_OF_SUMS = 1, 3, 4, 5  # ... and of one that multiplies, where those of A and B come first
 _NUMBERS = struct.Struct("=13q").pack
@@ -51,7 +50,7 @@ def gemm(a: _Bytes, b: _Bytes, c: NDArray[np.int32] | None, out: NDArray[np.int3
     if threads == 1:
         product.alone(where, memory.address)
     else:
-        run_phases(_phases(config, (m, n, k), where, memory.address, threads), threads, _SCRATCH)
+        run_phases(_phases(config, (m, n, k), where, memory.address, threads), threads, SCRATCH)
     _kept.append((kept, memory))
     if target is not out:
         out[...] = target
@@ -82,7 +81,7 @@ class FixedBytes:
         try:
             memory = self._free.pop()
         except IndexError:
-            memory = AlignedMemory(self._size, _SCRATCH)
+            memory = AlignedMemory(self._size, SCRATCH)
         c, results = self._repeated or (address_at(start), self._stride, 4, 0), (out, self._stride, 4, 0)
         left, right = (address_at(a), *self._a), (address_at(b), *self._b)
         self._multiply(self._kernel, left, right, c, results, self._shape, _CHUNKS, *memory.addresses)
@@ -130,7 +129,7 @@ class _Product:
 
     def alone(self, where: Where, panels: int) -> None:
         """Compute the product on the caller's thread, where signal handlers run between two pieces."""
-        blocks, at_once, memory = sum(self.blocks), self.at_once(), AlignedMemory(_SCRATCH)
+        blocks, at_once, memory = sum(self.blocks), self.at_once(), AlignedMemory(SCRATCH)
         scratch = memory.address
         for first in range(0, blocks, at_once):
             self.pack(where, panels, (first, min(first + at_once, blocks)), scratch)
