@@ -53,6 +53,23 @@ def test_bytes(a: np.dtype[Any], b: np.dtype[Any], shape: tuple[int, int, int], 
 
 
 @emitted
+@cases("place", [0, 1, 5, 16])
+@cases("shape", [(32, 32, 64), (33, 96, 130), (64, 97, 260)])
+@pytest.mark.parametrize("plain", PLAIN)
+def test_results_at_any_place(place: int, shape: tuple[int, int, int], plain: bool) -> None:
+    """Whole cache lines are written, wherever rows begin, and nothing beside them; `c` may be the results themselves."""
+    (m, n, k), rng = shape, np.random.default_rng([place, *shape])
+    left, right = draw(rng, S8, (m, k), "C"), draw(rng, U8, (k, n), "C")
+    exact = (left.astype(np.int64) @ right.astype(np.int64)).astype(np.int32)
+    for starts in (False, True):
+        room = rng.integers(-(2**31), 2**31, (m + 2, n + 24), np.int64).astype(np.int32)
+        expected, rows, columns = room.copy(), slice(1, m + 1), slice(place, place + n)
+        expected[rows, columns] = exact + room[rows, columns] * starts
+        amx.gemm(left, right, room[rows, columns] if starts else None, room[rows, columns], 1, plain=plain)
+        np.testing.assert_array_equal(room, expected)
+
+
+@emitted
 @cases(
     ("signed", "dot"),
     [((True, True), "tdpbssd"), ((True, False), "tdpbsud"), ((False, True), "tdpbusd"), ((False, False), "tdpbuud")],

@@ -20,8 +20,9 @@ from fastmma.kernels.fused.magnitudes import spread_of_matrix
 from fastmma.kernels.fused.micro_kernel import SLAB
 from fastmma.kernels.fused.packed import PACK_ROWS, config_of, limits_of, slab_depth_of, spec_of
 from fastmma.kernels.fused.panel_packing import pack_rows
-from fastmma.kernels.fused.panels import VECTOR_BYTES, PanelElementSpec, Panels
+from fastmma.kernels.fused.panels import PanelElementSpec, Panels
 from fastmma.kernels.fused.reach import Spread, exponent_bytes
+from fastmma.kernels.fused.word_packing import scratch_of_rows
 from fastmma.kernels.fused.worker_memory import ahead, sizes_of_worker
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.compilation import compiled
@@ -194,7 +195,7 @@ class _Memory:
         depth = slab_depth_of(config, form.depth, None)
         held_rows = high + ahead(config)
         held = held_rows * -(-form.depth // depth) * depth
-        packed = held * config.value_bytes, held * 4, held // min(config.terms, 8) * 4, 3 * VECTOR_BYTES * PACK_ROWS
+        packed = held * config.value_bytes, held * 4, held // min(config.terms, 8) * 4, scratch_of_rows(PACK_ROWS)
         self._sizes = *packed, *sizes_of_worker(config, high, False), 4 * form.rows * form.columns
         self._starts = [0, *accumulate(-(-each // LINE) * LINE for each in self._sizes)]
         self.size = self._starts.pop()

@@ -103,13 +103,19 @@ def _to_half(bits: Any) -> Any:
 @inner
 def _read_state(shape: Any, extent: Extent, c: Matrix, limits: Limits, state: int, fallback_rows: Any) -> None:
     """The initial sums as float32, +0 without c; rows with a c that the micro-kernel cannot take are marked."""
+    if c.address == 0:
+        for place in range(0, (extent.last - extent.first) * shape.panel * 4, shape.panel):
+            store(splat(np.uint8(0), shape.panel), state + place)
+        for row in range(fallback_rows.size):
+            fallback_rows[row] = np.uint8(0)
+        return
     zero = splat(np.int32(0), LINES)
     for row in range(extent.last - extent.first):
         bad_lanes = zero
         for lane in range(0, shape.panel, LINES):
             bits = zero
             count = extent.columns - extent.column - lane
-            if c.address != 0 and row < fallback_rows.size and count > 0:
+            if row < fallback_rows.size and count > 0:
                 place = c.address + (extent.first + row) * c.row_stride + (extent.column + lane) * c.column_stride
                 bits = load_codes(place, c.column_stride, c.itemsize, min(count, LINES))
                 if shape.half:
@@ -148,6 +154,11 @@ def _in_columns(shape: Any, place: int) -> None:
 def _write_row(shape: Any, extent: Extent, row: int, out: Matrix, state: int) -> None:
     """One row of results from the state to the caller's array."""
     _in_columns(shape, state + row * shape.panel * 4)
+    if not shape.half and extent.columns - extent.column >= shape.panel and out.column_stride == 4:
+        target = out.address + (extent.first + row) * out.row_stride + extent.column * 4
+        for place in range(0, 4 * shape.panel, shape.panel):
+            store(load(state + row * shape.panel * 4 + place, np.uint8, shape.panel), target + place)
+        return
     for lane in range(0, min(shape.panel, extent.columns - extent.column), LINES):
         count = min(extent.columns - extent.column - lane, LINES)
         bits = load(state + (row * shape.panel + lane) * 4, np.int32, LINES)
@@ -236,8 +247,8 @@ def run_macro_tile(
         _read_state(shape, extent, NOWHERE, limits, work.state, fallback_rows)
         _read_total(shape, extent, c, work.total, fallback_rows.size)
     forget_extremes(work.extremes, shape.panel // LINES)
-    for place in range(0, (extent.last - extent.first) * shape.panel, LINES):
-        store(splat(np.uint8(255), LINES), work.min_emax + place)
+    for place in range(0, (extent.last - extent.first) * shape.panel, shape.panel):
+        store(splat(np.uint8(255), shape.panel), work.min_emax + place)
     for place in range(0, blocks * shape.lanes, LINES):
         store(splat(np.int32(0), LINES), work.max_sum_exponent + 4 * place)
     whole = -(-extent.depth // terms) * terms

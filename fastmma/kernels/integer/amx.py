@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from fastmma.kernels.integer.amx_kernel import BLOCK, KERNEL, SCRATCH, AmxConfig
 from fastmma.kernels.integer.amx_panels import WORDS, entries, packers, whole
-from fastmma.kernels.integer.panels import WORDS_SCRATCH
 from fastmma.kernels.integer.words import Arithmetic, Where, address_at, locate
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES
 from fastmma.kernels.llvm.pieces import Phase, run_phases
@@ -28,7 +27,7 @@ _TILES_PER_THREAD = 8
 _LAST = 4  # a part of all panels comes last, in macro tiles that are so much lower: no thread waits long for another
 _PACKED_AT_ONCE = 1 << 19  # bytes of an operand in a piece, at least a block
 _WORK_OF_A_THREAD = 1 << 27  # multiply-adds, an eighth of a millisecond
-_SCRATCH = max(SCRATCH, WORDS_SCRATCH)
+_SCRATCH = SCRATCH
 _ADDRESS, _PANELS, _PACKING_SCRATCH = 1, 9, 10  # numbers of a call that packs, after the function's address ...
 _OF_A, _BEFORE, _AFTER, _SCRATCH_OF_SUMS = 1, 3, 4, 5  # ... and of one that multiplies, where those of A and B come first
 _NUMBERS = struct.Struct("=13q").pack

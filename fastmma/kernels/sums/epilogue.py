@@ -14,7 +14,7 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.direct import emitted
-from fastmma.kernels.llvm.simd import bitcast, convert, extract, fma, load_scalar, select, splat, store, zeros
+from fastmma.kernels.llvm.simd import bitcast, convert, extract, fma, load, load_scalar, select, splat, store, zeros
 from fastmma.kernels.matrices.accumulators import MAGNITUDE, NAN, SIGN, half_narrowed, half_rounded, half_widened
 from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, load_code, load_codes, matrix
 from fastmma.kernels.params import ADDENDS, FORMULAS, OPERATIONS, Step
@@ -23,6 +23,7 @@ _MULTIPLY, _ADD, _FMA, _ACCUMULATE, _RELU, _BF16, _F16, _FROM_S32 = range(len(OP
 _F32_ADDEND, _BF16_ADDEND, _F16_ADDEND = range(len(ADDENDS))
 SUMS, OUT, ROWS, ROW, FIRST, SECOND = 0, 2, 8, 9, 1, 5  # places of addresses in the numbers; FIRST and SECOND in a row
 _AT_ONCE = 1 << 16  # sums
+_CODES = 32  # that are written together, where they are adjacent
 _SEGMENT = 1 << 10  # of a row, which stays in a core's nearest cache from one step to the next
 
 
@@ -174,7 +175,13 @@ def run_steps(numbers: int, start: int, stop: int) -> None:
                 for column in range(left, right, LINES):
                     _step(operation, sums, first, second, row, column, min(right - column, LINES))
             if out.address != 0:
-                for column in range(left, right, LINES):
+                many = left
+                if out.column_stride == 2:
+                    many = right - (right - left) % _CODES
+                for column in range(left, many, _CODES):
+                    lanes = load(sums.address + row * sums.row_stride + 4 * column, np.int32, _CODES)
+                    store(_codes_of(lanes, half, rounds), out.address + row * out.row_stride + 2 * column)
+                for column in range(many, right, LINES):
                     count = min(right - column, LINES)
                     bits = load_codes(sums.address + row * sums.row_stride + 4 * column, 4, 4, count)
                     place = out.address + row * out.row_stride + column * out.column_stride
