@@ -15,9 +15,9 @@ from fastmma.products.prepared import Kept, Prepared
 
 CallForm = tuple[Any, ...]  # values that calls with the same plan and kernel share
 
-_MOST = 64  # forms
+MOST = 64  # forms
 _FACTOR = frozenset({float, type(None)})
-_PLAIN = frozenset({str, int, bool, type(None), type, Instruction})  # types whose equal values mean the same choice
+PLAIN = frozenset({str, int, bool, type(None), type, Instruction})  # types whose equal values mean the same choice
 
 
 class _Known(NamedTuple):
@@ -37,7 +37,7 @@ def form_of_call(arguments: Arguments, runner: Backend, threads: int, choices: M
     """
     call, a, b, c, bias, alpha, beta, out, metadata, scale_a, scale_b = arguments
     settings, kinds = runner.settings(), tuple(map(type, choices.values()))  # kinds, as 1 equals True
-    if settings is None or not _PLAIN.issuperset(kinds) or choices.get("target") == "native":
+    if settings is None or not PLAIN.issuperset(kinds) or choices.get("target") == "native":
         return None
     if type(a) is not np.ndarray or type(b) is not np.ndarray or not metadata is scale_a is scale_b is None or type(alpha) is not float:
         return None
@@ -70,6 +70,6 @@ def remember(form: CallForm, product: Prepared, arguments: Arguments) -> None:
     bound = bind(arguments)
     kept = None if bound is None else product.kept_of(bound)
     if kept is not None:
-        if len(_known) >= _MOST:
+        if len(_known) >= MOST:
             _known.clear()
         _known[form] = _Known(product, kept)

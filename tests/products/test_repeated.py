@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -10,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fastmma
-from fastmma import FastmmaError
+from fastmma import FastmmaError, scaling
 from fastmma.products import repeated
 
 pytestmark = pytest.mark.best_kernels
@@ -106,3 +107,62 @@ def test_few_forms_are_kept() -> None:
             for _ in range(2):
                 fastmma.gemm(a[:rows], b[:, :columns])
     assert len(repeated._known) <= 64
+
+
+def quantized(rows: int = 48, scheme: str = "nvfp4") -> tuple[scaling.ScaledArray, scaling.ScaledArray]:
+    rng = np.random.default_rng(rows)
+    return scaling.quantize(rng.standard_normal((rows, 128)), scheme), scaling.quantize(rng.standard_normal((128, 40)), scheme, axis=0)
+
+
+SCALED: dict[str, dict[str, Any]] = {
+    "default": {},
+    "another GPU": {"target": "sm_100a"},
+    "rounded": {"out_dtype": "bf16"},
+    "a library": {"preset": "cublas", "target": "sm_100a"},
+    "times a number": {"alpha": -0.5},
+    "times zero": {"alpha": 0.0},
+    "times a negative zero": {"alpha": -0.0},
+    "times an integer": {"alpha": 2},
+    "times infinity": {"alpha": float("inf")},
+    "with c": {"c": np.ones((48, 40), np.float32)},
+    "one thread": {"threads": 1},
+    "in parts": {"split_k": 2},
+}
+
+
+def test_scaled_calls_that_differ_are_not_taken_for_each_other() -> None:
+    pairs = {"nvfp4": quantized(), "mxfp4": quantized(scheme="mxfp4"), "other global scales": quantized(48)}
+    a, b = pairs["other global scales"]
+    pairs["other global scales"] = replace(a, global_scale=a.global_scale * np.float32(3)), b
+    pairs["turned"] = a, scaling.quantize(np.random.default_rng(48).standard_normal((40, 128)), "nvfp4").T
+    cases = [({"target": "sm_120a"} | options, pair) for options in SCALED.values() for pair in pairs.values()]
+    cases = [(options, pair) for options, pair in cases if options.get("preset") is None or pair[0].scheme == "nvfp4"]
+    wanted = [fastmma.scaled_matmul(*pair, backend="reference", **options) for options, pair in cases]
+    for _ in range(3):
+        for (options, pair), result in zip(cases, wanted, strict=True):
+            found = fastmma.scaled_matmul(*pair, **options)
+            assert (found.dtype, found.tobytes()) == (result.dtype, result.tobytes()), options
+
+
+def test_a_scaled_form_is_found_by_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = quantized()
+    for _ in range(2):
+        wanted = fastmma.scaled_matmul(a, b, target="sm_120a")
+    monkeypatch.setattr("fastmma.products.scaled.scaled_plan", None)
+    assert fastmma.scaled_matmul(a, b, target="sm_120a").tobytes() == wanted.tobytes()
+    with pytest.raises(TypeError):
+        fastmma.scaled_matmul(*quantized(47), target="sm_120a")
+
+
+def test_scaled_errors_are_those_of_the_first_call() -> None:
+    a, b = quantized()
+    for _ in range(3):
+        fastmma.scaled_matmul(a, b, target="sm_120a")
+        out = np.empty((48, 40), np.float32)
+        out.flags.writeable = False
+        with pytest.raises(FastmmaError, match="read-only"):
+            fastmma.scaled_matmul(a, b, target="sm_120a", out=out)
+        with pytest.raises(FastmmaError, match="alpha must be a real number"):
+            fastmma.scaled_matmul(a, b, target="sm_120a", alpha="2")  # type: ignore[arg-type]
+        with pytest.raises(FastmmaError, match="beta multiplies c"):
+            fastmma.scaled_matmul(a, b, target="sm_120a", beta=2.0)

@@ -64,6 +64,7 @@ REVIEWED = {
     "products/prepared.py: self._kept": "emptied when it holds as many forms as it may",
     "products/prepared.py: self._seen": "emptied when it holds as many forms as it may",
     "products/repeated.py: _known": "emptied when it holds 64 forms of calls",
+    "products/scaled_fixed.py: _known": "emptied when it holds 64 forms of calls",
     "triton/machine/reading.py: self.sizes": "of one kernel",
     "triton/machine/reading.py: self.labels": "of one kernel",
     "triton/machine/kernel.py: self._extra": "of one kernel",
