@@ -55,6 +55,20 @@ def test_bytes(a: np.dtype[Any], b: np.dtype[Any], shape: tuple[int, int, int], 
 
 
 @emitted
+@cases("signs", [(8, 0), (0, 8), (8, 8)])
+@cases(("order_a", "order_b"), [("C", "C"), ("F", "F")])
+@pytest.mark.parametrize("plain", PLAIN)
+def test_four_bits_become_bytes(signs: tuple[int, int], order_a: Any, order_b: Any, plain: bool) -> None:
+    """Codes with a sign bit are numbers from -8 to 7, those without it from 0 to 15."""
+    rng = np.random.default_rng(signs)
+    left, right = (rng.integers(0, 16, shape, np.uint8) for shape in ((35, 150), (150, 37)))
+    numbers = [(x.astype(np.int64) ^ sign) - sign for x, sign in zip((left, right), signs, strict=True)]
+    out = np.empty((35, 37), np.int32)
+    amx.gemm(np.asarray(left, order=order_a), np.asarray(right, order=order_b), None, out, 1, signs=signs, plain=plain)
+    np.testing.assert_array_equal(out, numbers[0] @ numbers[1])
+
+
+@emitted
 @cases("place", [0, 1, 5, 16])
 @cases("shape", [(32, 32, 64), (33, 96, 130), (64, 97, 260)])
 @pytest.mark.parametrize("plain", PLAIN)

@@ -35,17 +35,28 @@ _NUMBERS = struct.Struct("=13q").pack
 _kept: deque[tuple[int, AlignedMemory]] = deque(maxlen=1)  # packed operands' memory: to map it anew takes longer than to pack
 
 
-def gemm(a: _Bytes, b: _Bytes, c: NDArray[np.int32] | None, out: NDArray[np.int32], threads: int, *, plain: bool = False) -> None:
+def gemm(
+    a: _Bytes,
+    b: _Bytes,
+    c: NDArray[np.int32] | None,
+    out: NDArray[np.int32],
+    threads: int,
+    *,
+    signs: tuple[int, int] = (0, 0),
+    plain: bool = False,
+) -> None:
     """``out = c + a b``, wrapping, for a (M, K), b (K, N) and int32 c, out (M, N) with any strides; `c` may be `out`.
 
-    `plain` code in place of AMX's instructions runs on any CPU.
+    `signs` are the sign bits of numbers of fewer bits than a byte, 0 for others; bytes of such numbers are unsigned. `plain` code in place
+    of AMX's instructions runs on any CPU.
     """
     (m, k), n = a.shape, b.shape[1]
     if finish_empty(k, c, out):
         return
     target = out if out.strides[1] == out.itemsize else np.empty((m, n), np.int32)
-    where = locate(WORDS, Arithmetic(), a.view(np.uint8), b.view(np.uint8), c, target)
-    config, shape = AmxConfig(a.dtype.kind == "i", b.dtype.kind == "i", plain), (m, n, k)
+    where = locate(WORDS, Arithmetic(0, *signs), a.view(np.uint8), b.view(np.uint8), c, target)
+    a_signed, b_signed = (each.dtype.kind == "i" or sign > 0 for each, sign in zip((a, b), signs, strict=True))
+    config, shape = AmxConfig(a_signed, b_signed, plain), (m, n, k)
     threads = min(threads, max(1, m * n * k // _WORK_OF_A_THREAD))
     if threads == 1 and n * min(k, _CHUNKS * ROW_BYTES) <= _PANEL_BYTES and m * n * k <= _UNDIVIDED:
         rows, size = _rows_at_once(shape)
