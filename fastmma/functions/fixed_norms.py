@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from fastmma.functions.arithmetic import F32
 from fastmma.functions.moments import shares_of
 from fastmma.host.addresses import address_of
 from fastmma.host.errors import NotEmulatedError
-from fastmma.kernels.matrices.memory import AlignedMemory
+
+if TYPE_CHECKING:
+    from fastmma.kernels.matrices.memory import AlignedMemory
 
 _SUMS = 2 * 128 * 4  # bytes of two sums of each of 128 threads
 _ONE, _NOTHING = np.float32(1), np.float32(-0.0)  # a weight and a bias that change no bit
@@ -55,7 +57,7 @@ class FixedNorm:
         self._factor = _applied("norm_factor", F32, F32, (rows,), (1,), (1,))
         self._normalize = _applied("layer_norm", form.dtype, F32, self._size, (rows, 1), (rows, 1), (columns,), (columns,))
         self._ones, self._nothing = np.full(columns, _ONE), np.full(columns, _NOTHING)
-        self._memory: list[AlignedMemory] = []  # what no call uses now
+        self._free: list[AlignedMemory] = []  # what no call uses now
 
     def __call__(self, eps: float, x: int, weight: int, bias: int, out: int, mean: int, rstd: int, threads: int | None = None) -> None:
         """Write the results, and a factor and, where rows are centred, a mean for each row.
@@ -70,11 +72,11 @@ class FixedNorm:
         if why := libdevice.difference("rsqrtf", (), 1):
             raise NotEmulatedError(why)
         try:
-            memory = self._memory.pop()
+            memory = self._free.pop()
         except IndexError:
-            memory = AlignedMemory(_SUMS, 4 * self._form.rows, zeroed=True)
+            memory = kernels.matrices.memory.AlignedMemory(_SUMS, 4 * self._form.rows, zeroed=True)
         self._compute(memory, eps, x, weight, bias, out, mean, rstd, threads)
-        self._memory.append(memory)
+        self._free.append(memory)
 
     def _compute(
         self, memory: AlignedMemory, eps: float, x: int, weight: int, bias: int, out: int, mean: int, rstd: int, threads: int | None
