@@ -37,11 +37,14 @@ def integer(operation: Operation, operands: Operands, d: Codes, threads: int) ->
 
 
 def integer_on_amx(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
-    """Compute "integer" of sums that wrap, product by product."""
+    """Compute "integer" of sums that wrap, product by product; codes of four bits become numbers where they are packed."""
     from fastmma.kernels.integer import amx
 
-    for one, out in each(_values(operation, operands), d.view(np.int32)):
-        amx.gemm(one.a, one.b, one.c, out, threads)
+    formats = operation.instruction.formats.a, operation.instruction.formats.b
+    signs = tuple(8 if fmt.kind != "unsigned" and fmt.bits == 4 else 0 for fmt in formats)
+    a, b = (codes if sign else _integers(codes, fmt) for codes, fmt, sign in zip(operands[:2], formats, signs, strict=True))
+    for one, out in each(_with_sums(operands._replace(a=a, b=b)), d.view(np.int32)):
+        amx.gemm(one.a, one.b, one.c, out, threads, signs=(signs[0], signs[1]))
 
 
 def integer_tiles(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:

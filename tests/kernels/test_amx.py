@@ -36,11 +36,13 @@ def draw(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, int],
 def test_bytes(a: np.dtype[Any], b: np.dtype[Any], shape: tuple[int, int, int], plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amx, "_WORK_OF_A_THREAD", 1)
     monkeypatch.setattr(amx, "_CHUNKS", 2)
+    monkeypatch.setattr(amx, "_ROWS_BYTES", 1)
     (m, n, k), rng = shape, np.random.default_rng(shape)
     for order_a, order_b, threads in (("C", "C", 1), ("F", "C", 2), ("C", "F", 2), ("F", "F", 1)):
         left, right = draw(rng, a, (m, k), order_a), draw(rng, b, (k, n), order_b)
         c = None if order_a == order_b else np.frombuffer(rng.bytes(4 * m * n), np.int32).reshape(m, n)
         out = np.full((m, 2 * n), 0x5A5A5A5A, np.int32)[:, :: 1 + (threads == 2)][:, :n]
+        monkeypatch.setattr(amx, "_UNDIVIDED", 0 if order_a == "F" else 1 << 32)
         amx.gemm(left, right, c, out, threads, plain=plain)
         exact = left.astype(np.int64) @ right.astype(np.int64) + (0 if c is None else c)
         wrapped = exact.astype(np.uint64).astype(np.uint32).view(np.int32)
@@ -50,6 +52,20 @@ def test_bytes(a: np.dtype[Any], b: np.dtype[Any], shape: tuple[int, int, int], 
         for _ in range(2):  # in new memory, and in that of the first call
             assert fixed(left, right, whole.ctypes.data, c)
             np.testing.assert_array_equal(whole, wrapped)
+
+
+@emitted
+@cases("signs", [(8, 0), (0, 8), (8, 8)])
+@cases(("order_a", "order_b"), [("C", "C"), ("F", "F")])
+@pytest.mark.parametrize("plain", PLAIN)
+def test_four_bits_become_bytes(signs: tuple[int, int], order_a: Any, order_b: Any, plain: bool) -> None:
+    """Codes with a sign bit are numbers from -8 to 7, those without it from 0 to 15."""
+    rng = np.random.default_rng(signs)
+    left, right = (rng.integers(0, 16, shape, np.uint8) for shape in ((35, 150), (150, 37)))
+    numbers = [(x.astype(np.int64) ^ sign) - sign for x, sign in zip((left, right), signs, strict=True)]
+    out = np.empty((35, 37), np.int32)
+    amx.gemm(np.asarray(left, order=order_a), np.asarray(right, order=order_b), None, out, 1, signs=signs, plain=plain)
+    np.testing.assert_array_equal(out, numbers[0] @ numbers[1])
 
 
 @emitted

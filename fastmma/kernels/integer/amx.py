@@ -25,33 +25,50 @@ _CHUNKS = 64  # tiles of k in a slice
 _HIGHEST = 128  # blocks of rows in a macro tile
 _TILES_PER_THREAD = 8
 _LAST = 4  # a part of all panels comes last, in macro tiles that are so much lower: no thread waits long for another
+_ROWS_BYTES = 1 << 17  # of A that are packed and multiplied before the next ones
+_UNDIVIDED = 1 << 32  # multiply-adds without a look around, some milliseconds
 _PACKED_AT_ONCE = 1 << 19  # bytes of an operand in a piece, at least a block
 _WORK_OF_A_THREAD = 1 << 27  # multiply-adds, an eighth of a millisecond
-_SCRATCH = SCRATCH
 _ADDRESS, _PANELS, _PACKING_SCRATCH = 1, 9, 10  # numbers of a call that packs, after the function's address ...
 _OF_A, _BEFORE, _AFTER, _SCRATCH_OF_SUMS = 1, 3, 4, 5  # ... and of one that multiplies, where those of A and B come first
 _NUMBERS = struct.Struct("=13q").pack
 _kept: deque[tuple[int, AlignedMemory]] = deque(maxlen=1)  # packed operands' memory: to map it anew takes longer than to pack
 
 
-def gemm(a: _Bytes, b: _Bytes, c: NDArray[np.int32] | None, out: NDArray[np.int32], threads: int, *, plain: bool = False) -> None:
+def gemm(
+    a: _Bytes,
+    b: _Bytes,
+    c: NDArray[np.int32] | None,
+    out: NDArray[np.int32],
+    threads: int,
+    *,
+    signs: tuple[int, int] = (0, 0),
+    plain: bool = False,
+) -> None:
     """``out = c + a b``, wrapping, for a (M, K), b (K, N) and int32 c, out (M, N) with any strides; `c` may be `out`.
 
-    `plain` code in place of AMX's instructions runs on any CPU.
+    `signs` are the sign bits of numbers of fewer bits than a byte, 0 for others; bytes of such numbers are unsigned. `plain` code in place
+    of AMX's instructions runs on any CPU.
     """
     (m, k), n = a.shape, b.shape[1]
     if finish_empty(k, c, out):
         return
     target = out if out.strides[1] == out.itemsize else np.empty((m, n), np.int32)
-    where = locate(WORDS, Arithmetic(), a.view(np.uint8), b.view(np.uint8), c, target)
-    config = AmxConfig(a.dtype.kind == "i", b.dtype.kind == "i", plain)
-    product = _Product(config, (m, n, k))
+    where = locate(WORDS, Arithmetic(0, *signs), a.view(np.uint8), b.view(np.uint8), c, target)
+    a_signed, b_signed = (each.dtype.kind == "i" or sign > 0 for each, sign in zip((a, b), signs, strict=True))
+    config, shape = AmxConfig(a_signed, b_signed, plain), (m, n, k)
     threads = min(threads, max(1, m * n * k // _WORK_OF_A_THREAD))
-    kept, memory = _memory(product.size)
-    if threads == 1:
-        product.alone(where, memory.address)
+    if threads == 1 and n * min(k, _CHUNKS * ROW_BYTES) <= _PANEL_BYTES and m * n * k <= _UNDIVIDED:
+        rows, size = _rows_at_once(shape)
+        kept, memory = _memory(size + SCRATCH)
+        whole()(KERNEL.address(config), *where[:4], shape, _CHUNKS, rows, memory.address, memory.address + size)
     else:
-        run_phases(_phases(config, (m, n, k), where, memory.address, threads), threads, _SCRATCH)
+        product = _Product(config, shape)
+        kept, memory = _memory(product.size)
+        if threads == 1:
+            product.alone(where, memory.address)
+        else:
+            run_phases(_phases(config, shape, where, memory.address, threads), threads, SCRATCH)
     _kept.append((kept, memory))
     if target is not out:
         out[...] = target
@@ -71,7 +88,8 @@ class FixedBytes:
 
     def __init__(self, config: AmxConfig, shape: tuple[int, int, int], a: tuple[int, int], b: tuple[int, int], *, start: bool) -> None:
         self._shape, self._kernel, self._multiply = shape, KERNEL.address(config), whole()
-        self._size, self._stride = _Product(config, shape).size, 4 * shape[1]
+        self._rows, self._size = _rows_at_once(shape)
+        self._stride = 4 * shape[1]
         self._a, self._b = (*a, 0, 0), (b[1], b[0], 0, 0)  # of operands, all but the address
         self._zeros = None if start else AlignedMemory(4 * BLOCK, zeroed=True)
         self._repeated = None if self._zeros is None else (self._zeros.address, 0, 0, 0)
@@ -82,12 +100,20 @@ class FixedBytes:
         try:
             memory = self._free.pop()
         except IndexError:
-            memory = AlignedMemory(self._size, _SCRATCH)
+            memory = AlignedMemory(self._size, SCRATCH)
         c, results = self._repeated or (address_at(start), self._stride, 4, 0), (out, self._stride, 4, 0)
         left, right = (address_at(a), *self._a), (address_at(b), *self._b)
-        self._multiply(self._kernel, left, right, c, results, self._shape, _CHUNKS, *memory.addresses)
+        self._multiply(self._kernel, left, right, c, results, self._shape, _CHUNKS, self._rows, *memory.addresses)
         self._free.append(memory)
         return True
+
+
+def _rows_at_once(shape: tuple[int, int, int]) -> tuple[int, int]:
+    """Return how many rows of A are packed before they are multiplied, and bytes for them and all of B."""
+    rows, columns, k = shape
+    block_bytes = -(-k // ROW_BYTES) * 2 * TILE_BYTES
+    blocks = min(-(-rows // BLOCK), max(1, _ROWS_BYTES // block_bytes))
+    return blocks * BLOCK, (blocks + -(-columns // BLOCK)) * block_bytes
 
 
 class _Product:
@@ -125,12 +151,12 @@ class _Product:
             before = c.address + row * c.row_stride + column * c.column_step, c.row_stride, BLOCK * c.column_step
         a = panels + row // BLOCK * self.block_bytes + start * 2 * TILE_BYTES
         b = panels + (self.blocks[0] + column // BLOCK) * self.block_bytes + start * TILE_BYTES
-        strides = self.block_bytes, self.block_bytes // 2, *before[1:], out.row_stride
-        return a, b, before[0], after, scratch, *strides, min(_CHUNKS, self.chunks - start), last_row - row, last_column - column
+        steps = self.block_bytes, self.block_bytes // 2, *before[1:], out.row_stride
+        return a, b, before[0], after, scratch, *steps, min(_CHUNKS, self.chunks - start), last_row - row, last_column - column
 
     def alone(self, where: Where, panels: int) -> None:
         """Compute the product on the caller's thread, where signal handlers run between two pieces."""
-        blocks, at_once, memory = sum(self.blocks), self.at_once(), AlignedMemory(_SCRATCH)
+        blocks, at_once, memory = sum(self.blocks), self.at_once(), AlignedMemory(SCRATCH)
         scratch = memory.address
         for first in range(0, blocks, at_once):
             self.pack(where, panels, (first, min(first + at_once, blocks)), scratch)

@@ -14,8 +14,7 @@ from fastmma.kernels.matrices.memory import LINE
 
 BLOCK = 2 * TILE_ROWS  # rows, or columns, of a block
 _ROW_OF_SUMS = 4 * BLOCK
-_PITCH = _ROW_OF_SUMS + LINE  # from row to row of the sums of a block: before each are the last ones of the block on its left
-SCRATCH = BLOCK * _PITCH  # bytes for them
+SCRATCH = BLOCK * _ROW_OF_SUMS  # bytes for the sums of a block
 _A, _B = (4, 5), (6, 7)  # tiles; those before them hold sums
 _LANES = vector(I32, TILE_ROWS)
 _BIT = ir.IntType(1)
@@ -42,20 +41,17 @@ class _Start:
 class _Block:
     """Emission of one block, whose sums wait in scratch memory to be written to the results, with bytes from row to row of these."""
 
-    def __init__(self, config: AmxConfig, emit: Emitter, scratch: ir.Value, out: ir.Value, stride: ir.Value) -> None:
+    def __init__(self, config: AmxConfig, emit: Emitter, scratch: ir.Value, stride: ir.Value) -> None:
         self._emit = emit
-        lowest = emit.builder.and_(emit.builder.or_(emit.builder.ptrtoint(out, I64), stride), emit.index(LINE - 1))
-        self._aligned = emit.builder.icmp_signed("==", lowest, emit.index(0))
         self._signed = config.a_signed, config.b_signed
         self._stride = stride
         self.tiles = (PlainTiles if config.plain else Tiles)(emit)
-        self.sums = emit.at(scratch, LINE), emit.index(_PITCH)
-        kinds = POINTER, I64, _BIT, _BIT
-        self._waiting = tuple(alloca_once(emit.builder, kind) for kind in kinds)
+        self.sums = scratch, emit.index(_ROW_OF_SUMS)
+        self._waiting = tuple(alloca_once(emit.builder, kind) for kind in (POINTER, I64))
 
-    def wait(self, place: ir.Value, rows: ir.Value, at_left: ir.Value, at_right: ir.Value) -> None:
-        """Let the sums wait to be written to a place of so many rows, at an end of a row of whole blocks or not."""
-        for value, variable in zip((place, rows, at_left, at_right), self._waiting, strict=True):
+    def wait(self, place: ir.Value, rows: ir.Value) -> None:
+        """Let the sums wait to be written to a place of so many rows."""
+        for value, variable in zip((place, rows), self._waiting, strict=True):
             self._emit.builder.store(value, variable)
 
     def multiply(self, a: ir.Value, b: tuple[ir.Value, ir.Value], chunks: ir.Value, start: _Start, backwards: ir.Value) -> None:
@@ -84,37 +80,17 @@ class _Block:
             first = builder.mul(step.index, rows_at_once)
             self.put(first, emit.sum(first, rows_at_once))
         for total in range(4):
-            tiles.store(total, self._tile(*self.sums, total), _PITCH)
+            tiles.store(total, self._tile(*self.sums, total), _ROW_OF_SUMS)
 
     def put(self, first: ir.Value, last: ir.Value) -> None:
         """Write some rows of the sums that wait, if any do, to the results."""
         emit, builder = self._emit, self._emit.builder
-        out, rows, at_left, at_right = (builder.load(each) for each in self._waiting)
+        out, rows = (builder.load(each) for each in self._waiting)
         last = builder.select(builder.icmp_signed("<", last, rows), last, rows)
-        with builder.if_else(self._aligned) as (aligned, apart):
-            with aligned, for_range_slice(builder, first, last, emit.index(1)) as row:
-                sums, place = emit.at(self.sums[0], emit.scaled(row, _PITCH)), emit.at(out, builder.mul(row, self._stride))
-                for line in range(0, _ROW_OF_SUMS, LINE):
-                    emit.store(emit.load(_LANES, sums, line), place, line)
-            with apart, for_range_slice(builder, first, last, emit.index(1)) as row:
-                sums, place = emit.at(self.sums[0], emit.scaled(row, _PITCH)), emit.at(out, builder.mul(row, self._stride))
-                self._put_lines(sums, place, at_left, at_right)
-
-    def _put_lines(self, sums: ir.Value, place: ir.Value, at_left: ir.Value, at_right: ir.Value) -> None:
-        """Write a row of sums in whole cache lines, and the ends of a row of blocks."""
-        emit, builder = self._emit, self._emit.builder
-        over = builder.and_(builder.ptrtoint(place, I64), emit.index(LINE - 1))
-        line, source = emit.at(place, builder.neg(over)), emit.at(sums, builder.neg(over))
-        with builder.if_else(at_left) as (leftmost, follows):
-            with leftmost:
-                emit.store(emit.load(_LANES, sums), place)
-            with follows:
-                emit.store(emit.load(_LANES, source), line, 0, LINE)
-        emit.store(emit.load(_LANES, source, LINE), line, LINE, LINE)
-        end = emit.load(_LANES, sums, LINE)
-        with builder.if_then(at_right):
-            emit.store(end, place, LINE)
-        emit.store(end, sums, -LINE)
+        with for_range_slice(builder, first, last, emit.index(1)) as row:
+            sums, place = emit.at(self.sums[0], emit.scaled(row, _ROW_OF_SUMS)), emit.at(out, builder.mul(row, self._stride))
+            for line in range(0, _ROW_OF_SUMS, LINE):
+                emit.store(emit.load(_LANES, sums, line, LINE), place, line)
 
     def _tile(self, block: ir.Value, stride: ir.Value, total: int) -> ir.Value:
         """Return where one of the four tiles of a block begins, whose rows are `stride` bytes apart."""
@@ -149,14 +125,13 @@ def _emit(config: AmxConfig, builder: ir.IRBuilder, arguments: list[ir.Value]) -
     """
     a, b, c, out, scratch, a_step, b_step, c_stride, c_step, out_stride, chunks, rows, columns = arguments
     emit = Emitter(builder)
-    block = _Block(config, emit, scratch, out, out_stride)
-    block_lines, no_rows, no = emit.index(BLOCK), emit.index(0), ir.Constant(_BIT, 0)
+    block = _Block(config, emit, scratch, out_stride)
+    block_lines, no_rows = emit.index(BLOCK), emit.index(0)
 
     def blocks(lines: ir.Value) -> ir.Value:
         return builder.udiv(emit.sum(lines, BLOCK - 1), block_lines)
 
     from_zero = builder.icmp_signed("==", c_step, no_rows)
-    last_whole = emit.sum(builder.udiv(columns, block_lines), -1)
     block.tiles.begin()
     with for_range(builder, blocks(rows)) as i, for_range(builder, blocks(columns)) as j:
         row, column = emit.scaled(i.index, BLOCK), emit.scaled(j.index, BLOCK)
@@ -169,13 +144,12 @@ def _emit(config: AmxConfig, builder: ir.IRBuilder, arguments: list[ir.Value]) -
         edge = builder.not_(whole)
         with builder.if_then(builder.and_(edge, builder.not_(from_zero))):
             block.put(no_rows, block_lines)
-            block.wait(after, no_rows, no, no)
+            block.wait(after, no_rows)
             block.copy((before, c_stride), block.sums, *lines)
         start = _Start(from_zero, *(builder.select(whole, *each) for each in zip((before, c_stride), block.sums, strict=True)))
         backwards = builder.trunc(j.index, _BIT)
         block.multiply(rows_of_a, (b_first, emit.at(b_first, b_step)), chunks, start, backwards)
-        at_ends = (builder.icmp_signed("==", j.index, end) for end in (no_rows, last_whole))
-        block.wait(after, builder.select(whole, block_lines, no_rows), *at_ends)
+        block.wait(after, builder.select(whole, block_lines, no_rows))
         with builder.if_then(edge):
             block.copy(block.sums, (after, out_stride), *lines)
     block.put(no_rows, block_lines)

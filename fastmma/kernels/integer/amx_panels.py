@@ -106,22 +106,29 @@ def multiply_whole(
     out: Result,
     shape: tuple[int, int, int],
     slice_chunks: int,
+    packed_rows: int,
     panels: int,
     scratch: int,
 ) -> None:
-    """``out = c + a b`` for a shape (rows, columns, k): pack A and B, then multiply slices of k by the micro-kernel at an address."""
+    """``out = c + a b`` for a shape (rows, columns, k): pack B, then `packed_rows` of A after others, and multiply slices of k.
+
+    The micro-kernel is at an address.
+    """
     rows, columns, k = shape
     chunks = -(-k // ROW_BYTES)
-    b_panels = panels + -(-rows // BLOCK) * chunks * 2 * TILE_BYTES
-    pack_rows(a, k, 0, rows, panels, scratch)
-    pack_columns(b, k, 0, columns, b_panels, scratch)
-    strides = chunks * 2 * TILE_BYTES, chunks * TILE_BYTES
-    before, before_strides = c.address, (c.row_stride, BLOCK * c.column_step)
-    for start in range(0, chunks, slice_chunks):
-        places = panels + start * 2 * TILE_BYTES, b_panels + start * TILE_BYTES, before, out.address, scratch
-        steps = strides + before_strides + (out.row_stride,)
-        run_at(kernel, places + steps + (min(slice_chunks, chunks - start), rows, columns))
-        before, before_strides = out.address, (out.row_stride, BLOCK * out.column_step)
+    a_panels = panels + -(-columns // BLOCK) * chunks * 2 * TILE_BYTES
+    pack_columns(b, k, 0, columns, panels, scratch)
+    for row in range(0, rows, packed_rows):
+        last = min(row + packed_rows, rows)
+        pack_rows(a, k, row, last, a_panels, scratch)
+        before, before_strides = c.address + row * c.row_stride, (c.row_stride, BLOCK * c.column_step)
+        after = out.address + row * out.row_stride
+        for start in range(0, chunks, slice_chunks):
+            places = a_panels + start * 2 * TILE_BYTES, panels + start * TILE_BYTES, before, after, scratch
+            steps_of_packed = chunks * 2 * TILE_BYTES, chunks * TILE_BYTES
+            rest = out.row_stride, min(slice_chunks, chunks - start), last - row, columns
+            run_at(kernel, places + steps_of_packed + before_strides + rest)
+            before, before_strides = after, (out.row_stride, BLOCK * out.column_step)
 
 
 _OPERAND, _RESULT = kinds.kind_of(Operand(0, 0, 0, 0)), kinds.kind_of(Result(0, 0, 0))
@@ -146,5 +153,5 @@ def entries() -> tuple[int, int]:
 def whole() -> Callable[..., None]:
     """`multiply_whole`."""
     shape = kinds.Group((kinds.int64,) * 3)
-    given = kinds.int64, _OPERAND, _OPERAND, _RESULT, _RESULT, shape, *[kinds.int64] * 3
+    given = kinds.int64, _OPERAND, _OPERAND, _RESULT, _RESULT, shape, *[kinds.int64] * 4
     return emitted(multiply_whole, *given)
