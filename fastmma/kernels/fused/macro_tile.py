@@ -27,6 +27,7 @@ from fastmma.kernels.llvm.simd import (
     store,
 )
 from fastmma.kernels.matrices.addresses import LANES, LINES, NOWHERE, Matrix, load_codes
+from fastmma.kernels.sums.epilogue import rounded_to_bf16
 from fastmma.kernels.sums.promotion import promoted
 
 _INFINITY = 0x7F800000
@@ -152,12 +153,16 @@ def _in_columns(shape: Any, place: int) -> None:
 
 @inner
 def _write_row(shape: Any, extent: Extent, row: int, out: Matrix, state: int) -> None:
-    """One row of results from the state to the caller's array."""
+    """One row of results from the state to the caller's array, of f32 that are rounded to bf16 where that is of two bytes."""
     _in_columns(shape, state + row * shape.panel * 4)
-    if not shape.half and extent.columns - extent.column >= shape.panel and out.column_stride == 4:
-        target = out.address + (extent.first + row) * out.row_stride + extent.column * 4
-        for place in range(0, 4 * shape.panel, shape.panel):
-            store(load(state + row * shape.panel * 4 + place, np.uint8, shape.panel), target + place)
+    if not shape.half and extent.columns - extent.column >= shape.panel and out.column_stride == out.itemsize:
+        target = out.address + (extent.first + row) * out.row_stride + extent.column * out.itemsize
+        if out.itemsize == 4:
+            for place in range(0, 4 * shape.panel, shape.panel):
+                store(load(state + row * shape.panel * 4 + place, np.uint8, shape.panel), target + place)
+        else:
+            sums = load(state + row * shape.panel * 4, np.int32, shape.panel)
+            store(convert(rounded_to_bf16(sums) >> 16, np.uint16), target)
         return
     for lane in range(0, min(shape.panel, extent.columns - extent.column), LINES):
         count = min(extent.columns - extent.column - lane, LINES)
@@ -165,14 +170,16 @@ def _write_row(shape: Any, extent: Extent, row: int, out: Matrix, state: int) ->
         place = out.address + (extent.first + row) * out.row_stride + (extent.column + lane) * out.column_stride
         if shape.half:
             bits = _to_half(bits)
+        elif out.itemsize == 2:
+            bits = rounded_to_bf16(bits) >> 16
         if count == LINES and out.column_stride == out.itemsize:
-            if shape.half:
+            if out.itemsize == 2:
                 store(convert(bits, np.uint16), place)
             else:
                 store(bits, place)
         else:
             for column in range(count):
-                if shape.half:
+                if out.itemsize == 2:
                     store(np.uint16(extract(bits, column)), place + column * out.column_stride)
                 else:
                     store(extract(bits, column), place + column * out.column_stride)

@@ -59,17 +59,24 @@ def spread_of_matrix(element: Element, matrix: Matrix, rows: int, columns: int, 
     down, along = max(down, along, key=abs), min(down, along, key=abs)
     mask = ((1 << element.width) - 1) << element.shift
     threads = worth_waking(threads, count * length // _WAKING_ELEMENTS)
-    grain = count if threads == 1 else -(-count // (4 * threads))
-    found, scan = np.empty((-(-count // grain), 2), np.uint32), _scan()
+    found = np.empty((1 if threads == 1 else 4 * threads, 2), np.uint32)
+    scan, place = _scan(), address_of(found)
+    if threads == 1:
+        scan(Lines(address, down, along, itemsize), count, length, mask, place)
+        smallest, largest = found[0].tolist()
+    else:
+        grain = -(-count // len(found))
 
-    def work(start: int, stop: int, _worker: int) -> None:
-        lines = Lines(address + start * down, down, along, itemsize)
-        scan(lines, stop - start, length, mask, address_of(found) + start // grain * found.strides[0])
+        def work(start: int, stop: int, _worker: int) -> None:
+            scan(
+                Lines(address + start * down, down, along, itemsize), stop - start, length, mask, place + start // grain * found.strides[0]
+            )
 
-    parallel_for(work, count, threads, grain)
-    smallest, largest = int(found[:, 0].min()) + 1, int(found[:, 1].max())
+        parallel_for(work, count, threads, grain)
+        parts = found[: -(-count // grain)]
+        smallest, largest = int(parts[:, 0].min()), int(parts[:, 1].max())
     if largest == 0:
         return Spread(0, 0)
     width = element.mantissa_bits + element.shift
-    fields = (min(max(code >> width, 1), (1 << element.exponent_bits) - 2) for code in (smallest, largest))
+    fields = (min(max(code >> width, 1), (1 << element.exponent_bits) - 2) for code in (smallest + 1, largest))
     return Spread(*(field - element.bias for field in fields))

@@ -133,18 +133,22 @@ def _pack_words_of_row(
     exponents = _exponents(magnitude, how, WORDS)
     twice = interleave(exponents, exponents)
     store(interleave(twice, twice), held)
-    small = _is_any_small(magnitude, how, WORDS)
-    if small:
-        place = held + 4 * WORDS
-        store(codes, place)
+    if itemsize_of(dtype) == 8 and count == WORDS:  # noqa: SIM102 - the first is known when the code is made
+        if not _is_any_small(magnitude, how, WORDS):
+            for eight in range(0, WORDS, LINES):
+                store_signs((negative >> eight) & 255, terms, packed, first, row)
+                at = first + row * LINES
+                store(_normal_values(load(place + 2 * eight, np.int16, LINES), how), packed.values + at * 8)
+                store(load(held + 4 * eight, np.int32, LINES), packed.exponents + 4 * at)
+                first += LINES * packed.block
+            return
+    place = held + 4 * WORDS
+    store(codes, place)
     for eight in range(0, count, LINES):
         store_signs((negative >> eight) & 255, terms, packed, first, row)
         at = first + row * LINES
-        if itemsize_of(dtype) == 4 or small:
-            some = convert(load(place + 2 * eight, np.uint16, LINES), np.int32)
-            store(values(some, how, splat(np.int32(0), LINES), dtype), packed.values + at * itemsize_of(dtype))
-        else:
-            store(_normal_values(load(place + 2 * eight, np.int16, LINES), how), packed.values + at * 8)
+        some = convert(load(place + 2 * eight, np.uint16, LINES), np.int32)
+        store(values(some, how, splat(np.int32(0), LINES), dtype), packed.values + at * itemsize_of(dtype))
         store(load(held + 4 * eight, np.int32, LINES), packed.exponents + 4 * at)
         first += LINES * packed.block
 

@@ -67,6 +67,11 @@ class EpilogueForm(NamedTuple):
     out: str
     kept: object = None
 
+    @property
+    def rounds_alone(self) -> bool:
+        """Tell whether nothing is done but to round to bf16."""
+        return self.out == "bf16" and [row.operation for row in self.rows] == [_BF16]
+
 
 @inner
 def _operand(source: Operand, row: int, column: int, count: int) -> Any:
@@ -87,7 +92,8 @@ def _operand(source: Operand, row: int, column: int, count: int) -> Any:
 
 
 @inner
-def _rounded_to_bf16(bits: Any) -> Any:
+def rounded_to_bf16(bits: Any) -> Any:
+    """f32 bits of no NaN, rounded to nearest even among the values of bf16."""
     return (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
 
 
@@ -101,7 +107,7 @@ def _codes_of(bits: Any, half: int, rounds: bool) -> Any:
     """The 16-bit codes of sums, which have been rounded or are to be; NaN is canonical."""
     if rounds:
         x = bitcast(bits, np.float32)
-        rounded = _rounded_to_half(bits) if half else _rounded_to_bf16(bits)
+        rounded = _rounded_to_half(bits) if half else rounded_to_bf16(bits)
         bits = select(x != x, NAN, rounded)
     return convert(half_narrowed(bits) if half else bits >> 16, np.uint16)
 
@@ -136,7 +142,7 @@ def _step(operation: int, sums: Matrix, left: Operand, right: Operand, row: int,
     elif operation == _FROM_S32:
         x = convert(bits, np.float32)
     elif operation == _BF16:
-        x = select(x != x, x, bitcast(_rounded_to_bf16(bits), np.float32))
+        x = select(x != x, x, bitcast(rounded_to_bf16(bits), np.float32))
     else:
         x = select(x != x, x, bitcast(_rounded_to_half(bits), np.float32))
     result = bitcast(x, np.int32)
