@@ -38,13 +38,14 @@ def integer(operation: Operation, operands: Operands, d: Codes, threads: int) ->
 
 def integer_on_amx(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
     """Compute "integer" of sums that wrap, product by product; codes of four bits become numbers where they are packed."""
-    from fastmma.kernels.integer import amx
+    from fastmma.kernels.integer import amx, amx_lines
 
     formats = operation.instruction.formats.a, operation.instruction.formats.b
-    signs = tuple(8 if fmt.kind != "unsigned" and fmt.bits == 4 else 0 for fmt in formats)
-    a, b = (codes if sign else _integers(codes, fmt) for codes, fmt, sign in zip(operands[:2], formats, signs, strict=True))
-    for one, out in each(_with_sums(operands._replace(a=a, b=b)), d.view(np.int32)):
-        amx.gemm(one.a, one.b, one.c, out, threads, signs=(signs[0], signs[1]))
+    halves = amx_lines.HALVES
+    a, b = (halves if fmt.kind != "unsigned" and fmt.bits == 4 else amx_lines.BYTES for fmt in formats)
+    codes = [given if how is halves else _integers(given, fmt) for given, fmt, how in zip(operands[:2], formats, (a, b), strict=True)]
+    for one, out in each(_with_sums(operands._replace(a=codes[0], b=codes[1])), d.view(np.int32)):
+        amx.gemm(one.a, one.b, one.c, out, threads, how=(a, b))
 
 
 def integer_tiles(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
@@ -61,6 +62,14 @@ def bit(operation: Operation, operands: Operands, d: Codes, threads: int) -> Non
 
     for one, out in each(_with_sums(operands), d.view(np.int32)):
         b1.gemm(one.a, one.b, one.c, out, operation.instruction.bit_op, threads)
+
+
+def bit_on_amx(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+    """Compute "bit" by products of bytes, product by product."""
+    from fastmma.kernels.integer import b1
+
+    for one, out in each(_with_sums(operands), d.view(np.int32)):
+        b1.gemm_on_amx(one.a, one.b, one.c, out, operation.instruction.bit_op, threads)
 
 
 def bit_tiles(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:

@@ -12,8 +12,9 @@ from reference.cases import cases
 from fastmma.backends import route
 from fastmma.backends.problem import Extents, Problem, Strides
 from fastmma.backends.resolve import operation_of
-from fastmma.kernels.integer import amx
+from fastmma.kernels.integer import amx, b1
 from fastmma.kernels.integer.amx_kernel import KERNEL, AmxConfig
+from fastmma.kernels.integer.amx_lines import BYTES, HALVES, Numbers
 from fastmma.kernels.llvm import cpu
 
 HAS_AMX = {"amx-tile", "amx-int8"} <= cpu.usable()
@@ -55,17 +56,35 @@ def test_bytes(a: np.dtype[Any], b: np.dtype[Any], shape: tuple[int, int, int], 
 
 
 @emitted
-@cases("signs", [(8, 0), (0, 8), (8, 8)])
+@cases("how", [(HALVES, BYTES), (BYTES, HALVES), (HALVES, HALVES)])
 @cases(("order_a", "order_b"), [("C", "C"), ("F", "F")])
 @pytest.mark.parametrize("plain", PLAIN)
-def test_four_bits_become_bytes(signs: tuple[int, int], order_a: Any, order_b: Any, plain: bool) -> None:
+def test_four_bits_become_bytes(how: tuple[Numbers, Numbers], order_a: Any, order_b: Any, plain: bool) -> None:
     """Codes with a sign bit are numbers from -8 to 7, those without it from 0 to 15."""
-    rng = np.random.default_rng(signs)
+    rng = np.random.default_rng(4)
     left, right = (rng.integers(0, 16, shape, np.uint8) for shape in ((35, 150), (150, 37)))
-    numbers = [(x.astype(np.int64) ^ sign) - sign for x, sign in zip((left, right), signs, strict=True)]
+    numbers = [(x.astype(np.int64) ^ each.sign) - each.sign for x, each in zip((left, right), how, strict=True)]
     out = np.empty((35, 37), np.int32)
-    amx.gemm(np.asarray(left, order=order_a), np.asarray(right, order=order_b), None, out, 1, signs=signs, plain=plain)
+    amx.gemm(np.asarray(left, order=order_a), np.asarray(right, order=order_b), None, out, 1, how=how, plain=plain)
     np.testing.assert_array_equal(out, numbers[0] @ numbers[1])
+
+
+@emitted
+@cases("operation", ["xor", "and"])
+@cases(("order_a", "order_b", "threads"), [("C", "C", 1), ("F", "F", 2)])
+@pytest.mark.parametrize("plain", PLAIN)
+def test_bits(operation: str, order_a: Any, order_b: Any, threads: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ones are counted by products of bytes; a byte that is not zero is a one."""
+    monkeypatch.setattr(amx, "_WORK_OF_A_THREAD", 1)
+    rng = np.random.default_rng(5)
+    left, right = (np.asarray(rng.choice(np.array([0, 0, 1, 200], np.uint8), shape), order=order_a) for shape in ((35, 150), (150, 37)))
+    right = np.asarray(right, order=order_b)
+    room = rng.integers(-(2**31), 2**31, (35, 40), np.int64).astype(np.int32)
+    for c in (None, room[:, 1:38].copy(), room[:, 1:38]):
+        expected, out = np.empty((35, 37), np.int32), room[:, 1:38]
+        b1.gemm(left, right, c, expected, operation, 1)
+        b1.gemm_on_amx(left, right, c, out, operation, threads, plain=plain)
+        np.testing.assert_array_equal(out, expected)
 
 
 @emitted

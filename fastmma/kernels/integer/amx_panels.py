@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache, partial
+from typing import Any
 
 from fastmma.kernels.integer.amx_kernel import BLOCK
-from fastmma.kernels.integer.amx_lines import copy_line, copy_part, copy_turned, copy_woven
+from fastmma.kernels.integer.amx_lines import BYTES, Numbers, copy_line, copy_part, copy_turned, copy_woven
 from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.panels import Operand, Result
 from fastmma.kernels.llvm import kinds
@@ -22,7 +23,7 @@ _COLUMNS_AT_ONCE = 256  # of B, likewise: their rows are in one page
 
 
 @compiled
-def pack_rows(a: Operand, k: int, first: int, last: int, target: int, scratch: int) -> None:
+def pack_rows(how: Numbers, a: Operand, k: int, first: int, last: int, target: int, scratch: int) -> None:
     """Pack rows first (of a block) to last of A into tiles: [block][tile of k][tile of rows][row][k], zeros past k."""
     whole, chunks = k // ROW_BYTES, -(-k // ROW_BYTES)
     for line in range(first, last, TILE_ROWS):
@@ -34,54 +35,54 @@ def pack_rows(a: Operand, k: int, first: int, last: int, target: int, scratch: i
             for start in range(0, whole, _CHUNKS_AT_ONCE):
                 for i in range(rows):
                     for chunk in range(start, min(start + _CHUNKS_AT_ONCE, whole)):
-                        copy_line(source + i * a.line_stride + chunk * ROW_BYTES, place + chunk * 2 * TILE_BYTES + i * ROW_BYTES, a.flip)
+                        copy_line(how, source + i * a.line_stride + chunk * ROW_BYTES, place + chunk * 2 * TILE_BYTES + i * ROW_BYTES)
             if k % ROW_BYTES:
                 for i in range(rows):
                     end = place + whole * 2 * TILE_BYTES + i * ROW_BYTES
-                    copy_part(source + i * a.line_stride + whole * ROW_BYTES, end, k % ROW_BYTES, a.flip)
+                    copy_part(how, source + i * a.line_stride + whole * ROW_BYTES, end, k % ROW_BYTES)
         else:
             for chunk in range(chunks):
                 words = chunk * _WORDS_OF_ROW
                 done = min(_WORDS_OF_ROW, k // 4 - words) if rows == TILE_ROWS else 0
                 for word in range(done):
-                    copy_woven(a.address + line + 4 * (words + word) * a.k_stride, a.k_stride, scratch + word * ROW_BYTES, a.flip)
+                    copy_woven(how, a.address + line + 4 * (words + word) * a.k_stride, a.k_stride, scratch + word * ROW_BYTES)
                 room = scratch + done * ROW_BYTES
-                _weave(a, line, rows, (words + done, words + _WORDS_OF_ROW), k, room, scratch + TILE_BYTES)
-                copy_turned(scratch, ROW_BYTES, place + chunk * 2 * TILE_BYTES, 0)
+                _weave(how, a, line, rows, (words + done, words + _WORDS_OF_ROW), k, room, scratch + TILE_BYTES)
+                copy_turned(BYTES, scratch, ROW_BYTES, place + chunk * 2 * TILE_BYTES)
 
 
 @separate
-def _weave(operand: Operand, line: int, lines: int, words: tuple[int, int], count: int, target: int, scratch: int) -> None:
+def _weave(how: Numbers, operand: Operand, line: int, lines: int, words: tuple[int, int], count: int, target: int, scratch: int) -> None:
     """Pack some words of k of lines, at most a tile's, that are neighbours in memory; zeros past `count`."""
     source, (first, last) = operand.address + line, words
     for word in range(first, last):
         for i in range(4):
             k = 4 * word + i
-            copy_part(source + k * operand.k_stride, scratch + i * ROW_BYTES, lines if k < count else 0, operand.flip)
-        copy_woven(scratch, ROW_BYTES, target + (word - first) * ROW_BYTES, 0)
+            copy_part(how, source + k * operand.k_stride, scratch + i * ROW_BYTES, lines if k < count else 0)
+        copy_woven(BYTES, scratch, ROW_BYTES, target + (word - first) * ROW_BYTES)
 
 
 @compiled
-def pack_columns(b: Operand, k: int, first: int, last: int, target: int, scratch: int) -> None:
+def pack_columns(how: Numbers, b: Operand, k: int, first: int, last: int, target: int, scratch: int) -> None:
     """Pack columns first (of a tile) to last of B: [tile of columns][word of k][column][k], zeros past k."""
     chunks, whole = -(-k // ROW_BYTES), first + (last - first) // TILE_ROWS * TILE_ROWS
     if b.k_stride == 1:
-        _turn(b, k, first, last, target, scratch)
+        _turn(how, b, k, first, last, target, scratch)
         return
     for start in range(first, whole, _COLUMNS_AT_ONCE):
         for word in range(k // 4):
             source, place = b.address + 4 * word * b.k_stride, target + word * ROW_BYTES
             for line in range(start, min(start + _COLUMNS_AT_ONCE, whole), TILE_ROWS):
-                copy_woven(source + line, b.k_stride, place + (line - first) // TILE_ROWS * chunks * TILE_BYTES, b.flip)
+                copy_woven(how, source + line, b.k_stride, place + (line - first) // TILE_ROWS * chunks * TILE_BYTES)
     words = chunks * _WORDS_OF_ROW
     for line in range(first, last, TILE_ROWS):
         done = k // 4 if line < whole else 0
         place = target + (line - first) // TILE_ROWS * chunks * TILE_BYTES + done * ROW_BYTES
-        _weave(b, line, min(TILE_ROWS, last - line), (done, words), k, place, scratch)
+        _weave(how, b, line, min(TILE_ROWS, last - line), (done, words), k, place, scratch)
 
 
 @separate
-def _turn(b: Operand, k: int, first: int, last: int, target: int, scratch: int) -> None:
+def _turn(how: Numbers, b: Operand, k: int, first: int, last: int, target: int, scratch: int) -> None:
     """Pack columns whose elements follow one another in memory."""
     place = target
     for line in range(first, last, TILE_ROWS):
@@ -89,16 +90,18 @@ def _turn(b: Operand, k: int, first: int, last: int, target: int, scratch: int) 
             count, lines = min(ROW_BYTES, k - start), min(TILE_ROWS, last - line)
             source = b.address + line * b.line_stride + start
             if lines == TILE_ROWS and count == ROW_BYTES:
-                copy_turned(source, b.line_stride, place, b.flip)
+                copy_turned(how, source, b.line_stride, place)
             else:
                 for i in range(TILE_ROWS):
-                    copy_part(source + i * b.line_stride, scratch + i * ROW_BYTES, count if i < lines else 0, b.flip)
-                copy_turned(scratch, ROW_BYTES, place, 0)
+                    copy_part(how, source + i * b.line_stride, scratch + i * ROW_BYTES, count if i < lines else 0)
+                copy_turned(BYTES, scratch, ROW_BYTES, place)
             place += TILE_BYTES
 
 
 @compiled
 def multiply_whole(
+    of_a: Numbers,
+    of_b: Numbers,
     kernel: int,
     a: Operand,
     b: Operand,
@@ -117,10 +120,10 @@ def multiply_whole(
     rows, columns, k = shape
     chunks = -(-k // ROW_BYTES)
     a_panels = panels + -(-columns // BLOCK) * chunks * 2 * TILE_BYTES
-    pack_columns(b, k, 0, columns, panels, scratch)
+    pack_columns(of_b, b, k, 0, columns, panels, scratch)
     for row in range(0, rows, packed_rows):
         last = min(row + packed_rows, rows)
-        pack_rows(a, k, row, last, a_panels, scratch)
+        pack_rows(of_a, a, k, row, last, a_panels, scratch)
         before, before_strides = c.address + row * c.row_stride, (c.row_stride, BLOCK * c.column_step)
         after = out.address + row * out.row_stride
         for start in range(0, chunks, slice_chunks):
@@ -135,23 +138,25 @@ _OPERAND, _RESULT = kinds.kind_of(Operand(0, 0, 0, 0)), kinds.kind_of(Result(0, 
 _GIVEN = _OPERAND, *[kinds.int64] * 5
 
 
-@cache
-def packers() -> tuple[Callable[..., None], Callable[..., None]]:
+@lru_cache(16)
+def packers(of_a: Numbers, of_b: Numbers) -> tuple[Callable[..., None], Callable[..., None]]:
     """`pack_rows` and `pack_columns`."""
-    rows, columns = (emitted(each, *_GIVEN) for each in (pack_rows, pack_columns))
-    return rows, columns
+    return _packer(pack_rows, of_a), _packer(pack_columns, of_b)
 
 
-@cache
-def entries() -> tuple[int, int]:
+def _packer(function: Any, how: Numbers) -> Callable[..., None]:
+    return partial(emitted(function, kinds.kind_of(how), *_GIVEN), how)
+
+
+@lru_cache(16)
+def entries(of_a: Numbers, of_b: Numbers) -> tuple[int, int]:
     """Return the addresses of the code of both, which takes the address of a record of their numbers."""
-    rows, columns = (entry_of(each, *_GIVEN) for each in (pack_rows, pack_columns))
-    return rows, columns
+    return entry_of(pack_rows, kinds.kind_of(of_a), *_GIVEN), entry_of(pack_columns, kinds.kind_of(of_b), *_GIVEN)
 
 
-@cache
-def whole() -> Callable[..., None]:
+@lru_cache(16)
+def whole(of_a: Numbers, of_b: Numbers) -> Callable[..., None]:
     """`multiply_whole`."""
     shape = kinds.Group((kinds.int64,) * 3)
     given = kinds.int64, _OPERAND, _OPERAND, _RESULT, _RESULT, shape, *[kinds.int64] * 4
-    return emitted(multiply_whole, *given)
+    return partial(emitted(multiply_whole, kinds.kind_of(of_a), kinds.kind_of(of_b), *given), of_a, of_b)

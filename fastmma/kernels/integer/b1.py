@@ -24,6 +24,21 @@ def gemm(a: _Bits, b: _Bits, c: NDArray[np.int32] | None, out: NDArray[np.int32]
     words.gemm(WordsConfig(row.words, *row.wide), _OPERATIONS[operation], a.view(np.uint8), b.view(np.uint8), c, out, threads)
 
 
+def gemm_on_amx(
+    a: _Bits, b: _Bits, c: NDArray[np.int32] | None, out: NDArray[np.int32], operation: str, threads: int, *, plain: bool = False
+) -> None:
+    """Compute the same by products of bytes: ``a and b`` is a product of zeros and ones, and ``a xor b`` is ``b + a (1 - 2 b)``."""
+    from fastmma.kernels.integer import amx
+    from fastmma.kernels.integer.amx_lines import BITS, SIGNS
+
+    left, right, starts, how = a.view(np.uint8), b.view(np.uint8), c, (BITS, BITS)
+    if operation == "xor":
+        ones = np.empty((1, b.shape[1]), np.int32)  # of each column of b
+        gemm(np.ones((1, b.shape[0]), np.uint8), b, None, ones, "and", threads)
+        starts, how = np.broadcast_to(ones, out.shape) if c is None else np.add(c, ones, out=out), (BITS, SIGNS)
+    amx.gemm(left, right, starts, out, threads, how=how, plain=plain)
+
+
 def tiles(a: _Bits, b: _Bits, c: NDArray[np.int32] | None, out: NDArray[np.int32], operation: str, threads: int) -> None:
     """``out = c + popcount(a operation b)`` for batches a (T, m, k), b (T, k, n) and C-contiguous c, out (T, m, n)."""
     row = tile_of_cpu(BITS)
