@@ -62,8 +62,8 @@ def products(n: int, threads: int, rounds: int) -> dict[str, list[float]]:
         "s8 amx": lambda: amx.gemm(a, b, None, out, threads),
         "s4": lambda: integer.integer(operation, halves, words, threads),
         "s4 amx": lambda: integer.integer_on_amx(operation, halves, words, threads),
-        "popcount": lambda: b1.gemm(bits, others, None, out, "and", threads),
-        "bits": lambda: amx.gemm(bits, others, None, out, threads),
+        "popcount": lambda: b1.gemm(bits, others, None, out, "xor", threads),
+        "bits": lambda: b1.gemm_on_amx(bits, others, None, out, "xor", threads),
     }
     return seconds(runs, rounds, max(1, min(20, _WORK // n**3)), time.thread_time if threads == 1 else time.perf_counter)
 

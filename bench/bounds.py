@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import click
 
-from bench import amx, measured, shapes, threads, tiles
+from bench import amx, measured, product_bounds, shapes, threads, tiles
 from bench.cases import TILE_CASES
 from bench.loops import NAME, check
 from bench.records import FOLDER, new_record
@@ -111,9 +111,9 @@ def _within_emulation(quick: bool, rounds: int) -> Iterator[Row]:
     functions.torch.set_num_threads(1)
     for name in ("exp", "gelu", "softmax", "log_softmax", "layer_norm", "rms_norm"):
         yield Row(f"time over torch's, within `emulate`, float32: {name}", functions.over_torch(name, quick, rounds), low=True)
-    for name, found, _ in functions.steps(quick, rounds):
-        over = {each: found[each] / found["torch"] for each in ("ours", "products")}
-        yield Row(f"time over torch's: {name}, bfloat16", over["ours"], over["products"], "products of linear layers alone", low=True)
+    for step in functions.steps(quick, rounds):
+        by = product_bounds.BY if step.least is not None else ""
+        yield Row(f"time over torch's: {step.name}, bfloat16", step.ours / step.torch, step.least, by, low=True)
 
 
 def _layers(quick: bool, rounds: int) -> Iterator[Row]:

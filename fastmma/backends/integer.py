@@ -37,11 +37,15 @@ def integer(operation: Operation, operands: Operands, d: Codes, threads: int) ->
 
 
 def integer_on_amx(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
-    """Compute "integer" of sums that wrap, product by product."""
-    from fastmma.kernels.integer import amx
+    """Compute "integer" of sums that wrap, product by product; codes of four bits become numbers where they are packed."""
+    from fastmma.kernels.integer import amx, amx_lines
 
-    for one, out in each(_values(operation, operands), d.view(np.int32)):
-        amx.gemm(one.a, one.b, one.c, out, threads)
+    formats = operation.instruction.formats.a, operation.instruction.formats.b
+    halves = amx_lines.HALVES
+    a, b = (halves if fmt.kind != "unsigned" and fmt.bits == 4 else amx_lines.BYTES for fmt in formats)
+    codes = [given if how is halves else _integers(given, fmt) for given, fmt, how in zip(operands[:2], formats, (a, b), strict=True)]
+    for one, out in each(_with_sums(operands._replace(a=codes[0], b=codes[1])), d.view(np.int32)):
+        amx.gemm(one.a, one.b, one.c, out, threads, how=(a, b))
 
 
 def integer_tiles(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
@@ -58,6 +62,14 @@ def bit(operation: Operation, operands: Operands, d: Codes, threads: int) -> Non
 
     for one, out in each(_with_sums(operands), d.view(np.int32)):
         b1.gemm(one.a, one.b, one.c, out, operation.instruction.bit_op, threads)
+
+
+def bit_on_amx(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:
+    """Compute "bit" by products of bytes, product by product."""
+    from fastmma.kernels.integer import b1
+
+    for one, out in each(_with_sums(operands), d.view(np.int32)):
+        b1.gemm_on_amx(one.a, one.b, one.c, out, operation.instruction.bit_op, threads)
 
 
 def bit_tiles(operation: Operation, operands: Operands, d: Codes, threads: int) -> None:

@@ -54,6 +54,7 @@ _LARGE_SHORT = tuple({**each, "bits of an exponent": (0, 5)} for each in _LARGE)
 # beyond it the Python of a product of any size takes a hundredth of its time
 _SMALL_GROUPS = tuple({**each, "c": (0, 0), "rows": (0, 1024), "work": (1, 1 << 26)} for each in _MATRICES)
 _BLOCKS_OF_TILES = ({"work": (1 << 23, ANY), "rows": (64, ANY), "columns": (16, ANY), "k": (16, ANY)},)
+_MANY_BITS = ({"work": (1 << 33, ANY), "rows": (512, ANY), "columns": (512, ANY), "k": (512, ANY)},)
 _SOME = {"products": (1, ANY), "work": (1, ANY)}
 _SINGLE = ({"products": (2, ANY), "instructions": (0, 1)},)
 _MANY = ({"products": (2, ANY)},)
@@ -269,5 +270,6 @@ ROUTES = (
     Route("bytes on AMX", "products", "integer/amx.py", "AMX", ("integer",), False, holds.WRAPPED, _BLOCKS_OF_TILES, fallback="", cost=1),
     Route("bytes", "products", "integer/int8.py", "", ("integer",), False, holds.ALL, fallback="", cost=5),
     Route("tiles of bits", "products", "integer/b1.py", "", ("bit",), False, holds.ALL, _SINGLE, fallback="", cost=11),
+    Route("bits on AMX", "products", "integer/amx.py", "AMX", ("bit",), False, holds.ALL, _MANY_BITS, fallback="", cost=1),
     Route("bits", "products", "integer/b1.py", "", ("bit",), False, holds.ALL, fallback="", cost=1),
 )

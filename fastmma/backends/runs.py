@@ -282,6 +282,7 @@ RUNS: dict[str, Kernel] = {
     "bytes on AMX": _whole(integer.integer_on_amx),
     "bytes": _whole(integer.integer),
     "tiles of bits": _whole(integer.bit_tiles),
+    "bits on AMX": _whole(integer.bit_on_amx),
     "bits": _whole(integer.bit),
 }
 

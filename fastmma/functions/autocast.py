@@ -13,13 +13,13 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from fastmma.host import forks
+from fastmma.host.replacing import replace
 
 _KEY = torch._C.DispatchKey.AutocastCUDA
 _KEYS = torch._C.DispatchKeySet(_KEY)
@@ -265,7 +265,7 @@ def _entered() -> ExitStack:
             (torch, "clear_autocast_cache", _forgetting(torch.clear_autocast_cache)),
             (torch, "set_autocast_enabled", _with_kernels(torch.set_autocast_enabled)),
         ):
-            stack.enter_context(mock.patch.object(owner, name, made))
+            replace(stack, owner, name, made)
     except BaseException:
         stack.close()
         raise

@@ -6,19 +6,21 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import F32
-from fastmma.functions.block import start_sums
 from fastmma.functions.moments import shares_of
 from fastmma.host.addresses import address_of
 from fastmma.host.errors import NotEmulatedError
 
-_THREADS = 128
+if TYPE_CHECKING:
+    from fastmma.kernels.matrices.memory import AlignedMemory
+
+_SUMS = 2 * 128 * 4  # bytes of two sums of each of 128 threads
 _ONE, _NOTHING = np.float32(1), np.float32(-0.0)  # a weight and a bias that change no bit
 
 
@@ -52,9 +54,10 @@ class FixedNorm:
         self._form, self._size = form, (rows, columns)
         self._shares = shares_of(columns)
         self._widen, self._widen_line = (_applied("rounded", F32, form.dtype, shape) for shape in (self._size, (columns,)))
-        self._root = _applied("rsqrtf", F32, F32, (rows,))
+        self._factor = _applied("norm_factor", F32, F32, (rows,), (1,), (1,))
         self._normalize = _applied("layer_norm", form.dtype, F32, self._size, (rows, 1), (rows, 1), (columns,), (columns,))
         self._ones, self._nothing = np.full(columns, _ONE), np.full(columns, _NOTHING)
+        self._free: list[AlignedMemory] = []  # what no call uses now
 
     def __call__(self, eps: float, x: int, weight: int, bias: int, out: int, mean: int, rstd: int, threads: int | None = None) -> None:
         """Write the results, and a factor and, where rows are centred, a mean for each row.
@@ -68,6 +71,16 @@ class FixedNorm:
         """
         if why := libdevice.difference("rsqrtf", (), 1):
             raise NotEmulatedError(why)
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = kernels.matrices.memory.AlignedMemory(_SUMS, 4 * self._form.rows, zeroed=True)
+        self._compute(memory, eps, x, weight, bias, out, mean, rstd, threads)
+        self._free.append(memory)
+
+    def _compute(
+        self, memory: AlignedMemory, eps: float, x: int, weight: int, bias: int, out: int, mean: int, rstd: int, threads: int | None
+    ) -> None:
         form, kept = self._form, []
 
         def wide(how: Any, given: int, count: int) -> int:
@@ -81,16 +94,13 @@ class FixedNorm:
         values = wide(self._widen, x, form.rows * form.columns)
         factor = wide(self._widen_line, weight, form.columns) if form.weighted else address_of(self._ones)
         added = wide(self._widen_line, bias, form.columns) if form.biased else address_of(self._nothing)
-        scratch, squares = start_sums(2, _THREADS), np.empty(form.rows, np.float32)
-        places = address_of(scratch), address_of(squares)
+        scratch, squares = memory.addresses
         if form.centred:
-            kernels.functions.moments.find_moments(values, *self._size, address_of(self._shares), places[0], mean, places[1])
+            kernels.functions.moments.find_moments(values, *self._size, address_of(self._shares), scratch, mean, squares)
         else:
-            kernels.functions.norms.add_squares(values, *self._size, *places)
-        with np.errstate(all="ignore"):
-            np.divide(squares, np.float32(form.columns), out=squares)
-            np.add(squares, np.float32(eps), out=squares)
-        self._root.run((places[1],), rstd, threads)
+            kernels.functions.norms.add_squares(values, *self._size, scratch, squares)
+        numbers = np.array((form.columns, eps), np.float32)
+        self._factor.run((squares, address_of(numbers), address_of(numbers) + F32.itemsize), rstd, threads)
         self._normalize.run((values, mean, rstd, factor, added), out, threads)
 
 

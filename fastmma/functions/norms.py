@@ -77,7 +77,7 @@ def _norm(x: NDArray[Any], shape: Sequence[int], weight: Any, bias: Any, eps: fl
     if x.size and x.dtype in BITS and columns % VECTOR == 0:
         rows = x.size // columns
         given = [None if each is None else np.ascontiguousarray(each) for each in (x, weight, bias)]
-        result, mean, rstd = np.empty(x.shape, x.dtype), np.zeros(rows, np.float32), np.empty(rows, np.float32)
+        result, mean, rstd = kernels.matrices.memory.aligned_empty(x.shape, x.dtype), np.zeros(rows, np.float32), np.empty(rows, np.float32)
         norm = fixed_norm(NormForm(rows, columns, x.dtype, weight is not None, bias is not None, centred))
         norm(eps, *(0 if each is None else address_of(each) for each in given), *map(address_of, (result, mean, rstd)))
         return result, _Statistics(mean, rstd)
@@ -112,7 +112,8 @@ def _backward(
     rstd = np.ascontiguousarray(factors_of_rows).reshape(-1)
     mean = np.zeros(rows, np.float32) if means is None else np.ascontiguousarray(means).reshape(-1)
     factors = np.ones(columns, np.float32) if w is None else w
-    scratch, total, products = start_sums(2, _THREADS), np.empty(rows, np.float32), np.empty(rows, np.float32)
+    scratch = kernels.matrices.memory.aligned_empty((2, _THREADS), np.float32)
+    total, products = np.empty(rows, np.float32), np.empty(rows, np.float32)
     given = map(address_of, (dy, values, factors, mean, rstd))
     kernels.functions.norms.add_along_rows(*given, rows, columns, *map(address_of, (scratch, total, products)))
     if means is None:

@@ -29,9 +29,17 @@ _THREADS = 1024
 _SHARED = 49152  # bytes of a block's shared memory
 _REGISTERS = 9  # elements of a thread that it keeps
 _LOAD = 16  # bytes
+_LINE = 16  # numbers of a line of the cache
 _PART, _PARTS_OF = 1 << 17, 8  # elements and rows that are computed at a time
 SHORT = 32  # elements of a row, below which a loop over each is slow
 _SPATIAL = 64  # threads along the axis share a row where no more lie across it, and no fewer along it
+
+
+def _from_line(rows: int, columns: int) -> Floats:
+    """Return memory from the beginning of a line of the cache on: vectors that straddle two lines take twice as long."""
+    memory = np.empty(rows * columns + _LINE, np.float32)
+    start = -address_of(memory) // F32.itemsize % _LINE
+    return memory[start : start + rows * columns].reshape(rows, columns)
 
 
 def _warp_sum(values: Floats) -> Floats:
@@ -40,7 +48,7 @@ def _warp_sum(values: Floats) -> Floats:
     if values.shape[1] % WARP or not values.flags.c_contiguous:
         kernels.functions.sums.add_warps(values, lanes, sums)
     else:
-        scratch = np.empty(WARP // 2, np.float32)
+        scratch = _from_line(1, WARP // 2)
         kernels.functions.sums.add_whole_warps(address_of(values), *values.shape, address_of(scratch), address_of(sums))
     return sums
 
@@ -108,7 +116,7 @@ def _each_part(compute: Callable[[slice, Floats], None], rows: NDArray[Any]) -> 
 
     def run(first: int, stop: int, worker: int) -> None:
         if worker not in kept:
-            kept[worker] = np.empty((size, rows.shape[1]), np.float32)
+            kept[worker] = _from_line(size, rows.shape[1])
         compute(slice(first, stop), kept[worker][: stop - first])
 
     parallel_for(run, len(rows), thread_count(None), size)
@@ -146,7 +154,7 @@ class Normalizer:
 
         def compute(first: int, stop: int, worker: int) -> None:
             if worker not in kept:
-                kept[worker] = np.empty((self._size, self._width), np.float32), np.empty((2, self._size), np.float32)
+                kept[worker] = _from_line(self._size, self._width), np.empty((2, self._size), np.float32)
             given, made = (start + first * self._width * size for start, size in zip((x, out), self._sizes, strict=True))
             self._part(stop - first, given, made, *kept[worker])
 

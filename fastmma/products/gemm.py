@@ -17,6 +17,7 @@ from fastmma.products.gemm_plan import GemmPlan
 from fastmma.products.keywords import Choices, GemmChoices, read_choices
 from fastmma.products.lanes_plan import LanesPlan
 from fastmma.products.prepared import prepared_of
+from fastmma.products.repeated import form_of_call, multiply_again, remember
 
 
 @public_call
@@ -136,10 +137,20 @@ def gemm(
     >>> gemm(a, a.T, alpha=0.1, bias=np.arange(3, dtype=np.float32), out_dtype=ml_dtypes.bfloat16).tolist()[0]
     [2.5, 3.5, 4.5]
     """
-    runner, workers, chosen = backend_of(backend), thread_count(threads), read_choices(choices)
+    runner, workers = backend_of(backend), thread_count(threads)
+    arguments = Arguments("gemm", a, b, c, bias, alpha, beta, out, metadata, scale_a, scale_b)
+    form = form_of_call(arguments, runner, workers, choices) if plan is None else None
+    if form is not None and (found := multiply_again(form, arguments)) is not None:
+        return found
+    chosen = read_choices(choices)
     if plan is not None:
         check_plan(plan, (GemmPlan, LanesPlan), chosen, "gemm")
-    arguments = Arguments("gemm", *arrays(a, b, chosen, plan, "gemm"), c, bias, alpha, beta, out, metadata, scale_a, scale_b)
-    if plan is None:
-        plan = choose(arguments, chosen)
-    return prepared_of(plan, runner, workers).multiply(arguments)
+    a, b = arrays(a, b, chosen, plan, "gemm")
+    arguments = arguments._replace(a=a, b=b)
+    if plan is not None:
+        return prepared_of(plan, runner, workers).multiply(arguments)
+    product = prepared_of(choose(arguments, chosen), runner, workers)
+    result = product.multiply(arguments)
+    if form is not None:
+        remember(form, product, arguments)
+    return result

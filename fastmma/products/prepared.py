@@ -36,7 +36,7 @@ _FORMS = 256  # of small products, which `prepare` keeps
 _CALLED_FORMS, _CALLED_PLANS = 16, 16  # that calls without a prepared product keep
 
 
-class _Kept(NamedTuple):
+class Kept(NamedTuple):
     """A kernel that computes products of a form, and the shape of their results."""
 
     fixed: Fixed
@@ -68,7 +68,7 @@ class Prepared:
         self._promotion = None if plan.promote_every is None else Promotion(plan.promote_every)
         self._result = FORMATS[plan.out].dtype if plan.epilogue else ins.formats.d.dtype
         self._most, self._at_once, self._keeps = forms, at_once, runner.settings() is not None  # else someone may watch every step
-        self._kept: dict[Bound, _Kept | None] = {}
+        self._kept: dict[Bound, Kept | None] = {}
         self._seen: set[Bound] = set()
 
     @public_call
@@ -137,8 +137,10 @@ class Prepared:
             kept = self._kept[bound]
         except KeyError:
             kept = self._keep(bound)
-        if kept is None:
-            return None
+        return None if kept is None else self.multiply_by(kept, arguments)
+
+    def multiply_by(self, kept: Kept, arguments: Arguments) -> NDArray[Any] | None:
+        """Multiply arrays by the kernel of their form; return None for what is out of reach, and for an `out` that it cannot write to."""
         _, a, b, c, bias, _, _, out, *_ = arguments
         addend = c if bias is None else bias
         if out is None:
@@ -149,6 +151,10 @@ class Prepared:
             return None
         start, last = (None, addend) if self.plan.epilogue else (addend, None)
         return result if kept.fixed(a, b, address_of(result), start, 0 if last is None else address_of(last)) else None
+
+    def kept_of(self, bound: Bound) -> Kept | None:
+        """Return the kernel that is kept for a form, if one is."""
+        return self._kept.get(bound)
 
     def fixed(self, bound: Bound) -> Fixed | None:
         """Return what computes a small product from addresses alone, without any check; None if nothing does.
@@ -162,7 +168,7 @@ class Prepared:
         usual = type(out) is np.ndarray and out.dtype == self._result and out.shape == shape and out.flags.carray
         return usual and not any(given is not None and np.may_share_memory(out, given) for given in operands)
 
-    def _keep(self, bound: Bound) -> _Kept | None:
+    def _keep(self, bound: Bound) -> Kept | None:
         """Return what computes products of a form that is not kept yet; None if there is nothing, or it is too early."""
         if not self._at_once and bound not in self._seen:
             if len(self._seen) >= self._most:
@@ -172,7 +178,7 @@ class Prepared:
         if len(self._kept) >= self._most:
             self._kept.clear()
         fixed = call_uninterrupted(self.fixed, bound)  # a signal handler may come with another form
-        kept = self._kept[bound] = None if fixed is None else _Kept(fixed, (*bound.a[1][:-1], bound.b[1][-1]))
+        kept = self._kept[bound] = None if fixed is None else Kept(fixed, (*bound.a[1][:-1], bound.b[1][-1]))
         return kept
 
 

@@ -22,7 +22,7 @@ from fastmma.products.epilogue import Epilogue
 from fastmma.products.loop import accumulate
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.scaled_choice import check_operands, scaled_plan
-from fastmma.products.scaled_fixed import multiply_small
+from fastmma.products.scaled_fixed import form_of_call, form_that_came, remember, scaled_form
 from fastmma.products.scaled_operands import bound, of_lines, promotion_of, scaled_operand
 
 
@@ -147,15 +147,21 @@ def scaled_matmul(
         "out_dtype": out_dtype,
         "arithmetic": arithmetic,
     }
+    plain = plan is None and c is None and bias is None and beta is None and out is None
+    call = form_of_call(a, b, alpha, runner, workers, choices.values()) if plain else None
+    form = None if call is None else form_that_came(call)
+    if form is not None and (done := form.multiply(a, b, alpha)) is not None:
+        return done
     plan = _plan(a, b, plan, {name: value for name, value in choices.items() if value is not None})
     lead = leading_dimensions("scaled_matmul", a=a.shape[:-2], b=b.shape[:-2])
     shape = (*lead, a.shape[-2], b.shape[-1])
     if out is not None:
         check_output(out, shape, FORMATS[plan.out], "scaled_matmul")
-    if c is None and bias is None and beta is None:
-        done = multiply_small(plan, a, b, alpha, out, runner, workers)
-        if done is not None:
-            return done
+    form = scaled_form(plan, a, b, runner, workers) if c is None and bias is None and beta is None else None
+    if form is not None and (done := form.multiply(a, b, alpha, out)) is not None:
+        if call is not None:
+            remember(call, form)
+        return done
     left, right = scaled_operand(a).widened(plan.widened[0], runner), scaled_operand(b).widened(plan.widened[1], runner)
     finish = Epilogue("scaled_matmul", plan.epilogue, plan.out, runner, workers)
     values = finish.operands(alpha, beta, c, bias, shape, a.global_scale, b.global_scale)

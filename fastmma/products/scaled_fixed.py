@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.backends.engine import Backend
-from fastmma.products.epilogue import Epilogue
+from fastmma.backends.fixed import FixedScaled
+from fastmma.numerics.lookup import is_strict
+from fastmma.products.epilogue import Epilogue, f32_code
 from fastmma.products.plan import AccumulationPlan
+from fastmma.products.repeated import MOST, PLAIN, CallForm
 from fastmma.scaling import ScaledArray
 
 _ONE = np.float32(1)
@@ -29,16 +33,39 @@ def _own(plan: AccumulationPlan, backend: Backend) -> int:
     return ins.k // ins.scale_vec_size if [(step.operation, step.names) for step in steps] == [("multiply", (_ALPHA,))] else 0
 
 
-def multiply_small(
-    plan: AccumulationPlan, a: ScaledArray, b: ScaledArray, alpha: float, out: NDArray[Any] | None, backend: Backend, threads: int
-) -> NDArray[Any] | None:
-    """Multiply small matrices into `out` if there is one, which was checked; None where no kernel does it in one go.
+class ScaledForm(NamedTuple):
+    """What computes small products of block-scaled matrices of some shapes, by one plan."""
 
-    Raises
-    ------
-    OperandTypeError
-        If `alpha` is no number.
-    """
+    fixed: FixedScaled
+    finish: Epilogue
+
+    def multiply(self, a: ScaledArray, b: ScaledArray, alpha: Any, out: NDArray[Any] | None = None) -> NDArray[Any] | None:
+        """Multiply matrices into `out` if there is one, which was checked; None where the kernel does not do it in one go.
+
+        Raises
+        ------
+        OperandTypeError
+            If `alpha` is no number.
+        """
+        given = a.elements.view(np.uint8), b.elements.view(np.uint8), a.scales.view(np.uint8), b.scales.view(np.uint8)
+        result = np.empty((a.elements.shape[0], b.elements.shape[1]), np.float32) if out is None else out
+        if out is not None and (out.dtype != np.float32 or any(np.may_share_memory(out, each) for each in given)):
+            return None
+        scales = (None if each is None else each.tobytes() for each in (a.global_scale, b.global_scale))
+        factor = _factor(self.finish, f32_code(alpha, f"{self.finish.what}: alpha"), *scales)
+        return result if self.fixed(*given, result.view(np.uint32), factor) else None
+
+
+@lru_cache(256)
+def _factor(finish: Epilogue, alpha: int, *scales: bytes | None) -> np.float32:
+    """The number by which an epilogue multiplies all sums, of the code of alpha and the bytes of global scales."""
+    given = [None if each is None else np.frombuffer(each, np.float32)[0] for each in scales]
+    values = finish.operands(np.array([alpha], np.uint32).view(np.float32)[0], None, None, None, (1, 1), *given)
+    return values[_ALPHA].view(np.float32)[0, 0] if _ALPHA in values else _ONE
+
+
+def scaled_form(plan: AccumulationPlan, a: ScaledArray, b: ScaledArray, backend: Backend, threads: int) -> ScaledForm | None:
+    """Find what multiplies small matrices of these shapes; None where no kernel does it in one go."""
     if len(a.elements.shape) != 2 or len(b.elements.shape) != 2:
         return None
     (rows, depth), columns, own = a.elements.shape, b.elements.shape[1], _own(plan, backend)
@@ -46,13 +73,31 @@ def multiply_small(
     if not blocks or a.scales.shape != (rows, blocks) or b.scales.shape != (blocks, columns):
         return None
     fixed = backend.fixed_scaled(plan.operation, (rows, columns, depth), threads)
-    if fixed is None:
+    return None if fixed is None else ScaledForm(fixed, Epilogue("scaled_matmul", plan.epilogue, plan.out, backend, threads))
+
+
+def form_of_call(a: Any, b: Any, alpha: Any, runner: Backend, threads: int, choices: Iterable[Any]) -> CallForm | None:
+    """Describe all of a call without addends that its plan and its kernel depend on; None where there may be two of one description."""
+    values, settings = tuple(choices), runner.settings()
+    kinds = tuple(map(type, values))
+    if settings is None or type(a) is not ScaledArray or type(b) is not ScaledArray or type(alpha) is not float:
         return None
-    given = a.elements.view(np.uint8), b.elements.view(np.uint8), a.scales.view(np.uint8), b.scales.view(np.uint8)
-    result = np.empty((rows, columns), np.float32) if out is None else out
-    if out is not None and (out.dtype != np.float32 or any(np.may_share_memory(out, each) for each in given)):
+    if not PLAIN.issuperset(kinds) or "native" in values:
         return None
-    finish = Epilogue("scaled_matmul", plan.epilogue, plan.out, backend, threads)
-    values = finish.operands(alpha, None, None, None, result.shape, a.global_scale, b.global_scale)
-    factor = values[_ALPHA].view(np.float32)[0, 0] if _ALPHA in values else _ONE
-    return result if fixed(*given, result.view(np.uint32), factor) else None
+    left, right = ((each.scheme, each.axis, each.elements.shape, each.scales.shape) for each in (a, b))
+    return left, right, runner, settings, threads, is_strict(), kinds, values
+
+
+def form_that_came(call: CallForm) -> ScaledForm | None:
+    """Return what computed a product of this form before."""
+    return _known.get(call)
+
+
+def remember(call: CallForm, form: ScaledForm) -> None:
+    """Keep what computes products of this form."""
+    if len(_known) >= MOST:
+        _known.clear()
+    _known[call] = form
+
+
+_known: dict[CallForm, ScaledForm] = {}

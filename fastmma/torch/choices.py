@@ -7,9 +7,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from unittest import mock
 
 import torch
+
+from fastmma.host.replacing import replace
 
 # functions that list the devices that can do something
 _LISTS = ("_get_foreach_kernels_supported_devices", "_get_capturable_supported_devices")
@@ -36,5 +37,5 @@ def chosen_as_on_gpu(asks: Callable[[], bool]) -> Iterator[None]:
         for module in _places():
             for name in _LISTS:
                 if hasattr(module, name):
-                    stack.enter_context(mock.patch.object(module, name, _also_on_cpu(getattr(module, name), asks)))
+                    replace(stack, module, name, _also_on_cpu(getattr(module, name), asks))
         yield

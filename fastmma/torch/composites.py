@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 import torch
@@ -82,12 +82,11 @@ def _computes_functions(mode: Any) -> bool:
     return mode is not None and mode.run.settings.computes_functions
 
 
-def _composites() -> Iterator[Any]:
-    for name in (*RECURRENT, MATH_ATTENTION):
-        packet = getattr(torch.ops.aten, name)
-        yield from (getattr(packet, overload) for overload in packet.overloads())
-    for name, overload in FUSED.items():
-        yield getattr(getattr(torch.ops.aten, name), overload)
+@cache
+def _composites() -> tuple[Any, ...]:
+    packets = (getattr(torch.ops.aten, name) for name in (*RECURRENT, MATH_ATTENTION))
+    whole = (getattr(packet, overload) for packet in packets for overload in packet.overloads())
+    return (*whole, *(getattr(getattr(torch.ops.aten, name), overload) for name, overload in FUSED.items()))
 
 
 def _leave_uncompiled(stack: ExitStack) -> None:

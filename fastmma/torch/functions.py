@@ -29,6 +29,7 @@ ROWS = formulas.ROWS | quotients.ROWS | loss_formulas.ROWS
 # names of functions that are a formula of their arguments, and nothing else; and of formulas that some numbers have, and others have not
 _PLACED = (frozenset(formulas.ROWS) | frozenset(quotients.ROWS)) - frozenset(loss_formulas.ROWS) - frozenset(_EXTRA)
 _SOFTMAX = {"_softmax": False, "_log_softmax": True}
+_LAYER_NORM = "native_layer_norm"
 _BY_NUMBERS = frozenset({"floor_divide"})
 DONE = object()  # the result of what only changes its arguments
 
@@ -260,12 +261,16 @@ class Reduced(NamedTuple):
             return None
 
 
-def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reduced | None:
+def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reduced | reductions.PlacedNorm | None:
     """Find what computes calls like one that `compute` computed; None where it is no sum whose arguments all tell its form."""
     overload = _overload(func)
     is_sum = overload.name in reductions.ROWS and overload.name not in ROWS
     if not is_sum or overload.draws or overload.form != NEW or any(isinstance(each, complex) for each in args):
         return None
+    if overload.name == _LAYER_NORM:
+        placed = reductions.place_layer_norm(_arguments(overload, args, kwargs), places_of(args))
+        if placed is not None:
+            return placed
     return Reduced(overload.name, overload, dict(kwargs))
 
 

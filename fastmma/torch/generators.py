@@ -11,12 +11,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from unittest import mock
 from weakref import WeakValueDictionary
 
 import torch
 
 from fastmma.functions.philox import Generator
+from fastmma.host.replacing import replace
 
 _GPU = torch.device("cuda", 0)  # which a mode that pretends would take for the CPU
 _KEEPERS = frozenset({"torch.utils.checkpoint", "torch.random"})  # which put back the states of all devices
@@ -157,6 +157,6 @@ def checkpointed() -> Iterator[None]:
 
     with ExitStack() as stack:
         for place in (torch, torch.random):
-            stack.enter_context(mock.patch.object(place, "get_rng_state", get_both))
-            stack.enter_context(mock.patch.object(place, "set_rng_state", put_both))
+            replace(stack, place, "get_rng_state", get_both)
+            replace(stack, place, "set_rng_state", put_both)
         yield

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor
+
+from fastmma.host.replacing import replace
 
 
 def truncate_normal(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: torch.Generator | None = None) -> Tensor:
@@ -50,6 +51,7 @@ def _either(recorded: Callable[..., Any], plain: Callable[..., Any], asks: Calla
 @contextmanager
 def filled_as_recorded(asks: Callable[[], bool]) -> Iterator[None]:
     """Within the ``with``, threads that `asks` says yes to fill tensors as PyTorch 2.11 does."""
-    rows: dict[str, Any] = {name: _either(recorded, getattr(torch.nn.init, name), asks) for name, recorded in _ROWS.items()}
-    with mock.patch.multiple(torch.nn.init, **rows):
+    with ExitStack() as stack:
+        for name, recorded in _ROWS.items():
+            replace(stack, torch.nn.init, name, _either(recorded, getattr(torch.nn.init, name), asks))
         yield

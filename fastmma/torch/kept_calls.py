@@ -13,6 +13,7 @@ from fastmma.host.float_mode import is_default
 from fastmma.torch.functions import Placed, PlacedRows, Reduced, place, places_of, reduction
 from fastmma.torch.kinds import FIXED, MENDED, Kind
 from fastmma.torch.plans import ALIGNED
+from fastmma.torch.reductions import PlacedNorm
 from fastmma.torch.report import EMULATED, Line, Tally
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class KeptFunction:
 class KeptRow:
     """Compute and count calls of one form of a sum, or of what contains one."""
 
-    def __init__(self, found: Reduced, line: Line) -> None:
+    def __init__(self, found: Reduced | PlacedNorm, line: Line) -> None:
         self._found, self.line = found, line
 
     def compute(self, run: Emulation, tally: Tally, args: tuple[Any, ...]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastmma.functions import embedding, group_norm, largest, losses, norms, optimizers, reduce, scans, softmax
-from fastmma.functions.fixed_norms import NormForm, fixed_norm
+from fastmma.functions.fixed_norms import FixedNorm, NormForm, fixed_norm
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch import interpolations, pools
 from fastmma.torch.arrays import DTYPES, as_numpy, to_numpy, to_torch
@@ -203,8 +203,69 @@ def _is_plain(tensor: Tensor) -> bool:
     return tensor.is_contiguous() and not tensor.storage_offset() * tensor.itemsize % ALIGNED and not tensor.is_neg()
 
 
-def _normalized(given: Arguments, eps: float, centred: bool) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Compute a norm with its means and factors where its operands lie; None where `fastmma.functions.norms` is to look at them."""
+class Norm(NamedTuple):
+    """A norm of tensors of one form.
+
+    Attributes
+    ----------
+    fixed : FixedNorm
+    centred : bool
+        Whether means are subtracted.
+    shape, outer : tuple of int
+        Of the results, and of means and factors.
+    dtype : torch.dtype
+    """
+
+    fixed: FixedNorm
+    centred: bool
+    shape: tuple[int, ...]
+    outer: tuple[int, ...]
+    dtype: torch.dtype
+
+    def compute(self, eps: float, operands: tuple[Tensor | None, ...], threads: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute the results, means, or zeros in their place, and factors of the input, a weight and a bias."""
+        result = torch.empty(self.shape, dtype=self.dtype)
+        mean, rstd = torch.empty(self.outer, dtype=torch.float32), torch.empty(self.outer, dtype=torch.float32)
+        if not self.centred:
+            mean.zero_()
+        x, weight, bias = (0 if each is None else each.data_ptr() for each in operands)
+        self.fixed(eps, x, weight, bias, result.data_ptr(), mean.data_ptr(), rstd.data_ptr(), threads)
+        return result, mean, rstd
+
+
+class PlacedNorm(NamedTuple):
+    """A norm of arguments of a call, at places among them; -1 stands for an operand that is not there.
+
+    Attributes
+    ----------
+    norm : Norm
+    eps : float
+    places : tuple of int
+        Of the input, a weight and a bias.
+    """
+
+    norm: Norm
+    eps: float
+    places: tuple[int, ...]
+
+    def compute(self, args: tuple[Any, ...], threads: int | None) -> tuple[Tensor, ...] | None:
+        """Compute a call of the same form; None where an address decides how a GPU adds."""
+        operands = tuple(None if place < 0 else args[place] for place in self.places)
+        if any(each is not None and each.storage_offset() * each.itemsize % ALIGNED for each in operands):
+            return None
+        return self.norm.compute(self.eps, operands, threads)
+
+
+def place_layer_norm(given: Arguments, places: Mapping[int, int]) -> PlacedNorm | None:
+    """Find what computes layer norms like one whose arguments are `given`, whose tensors have places by their identities."""
+    found = _norm_of(given, True)
+    operands = (given["input"], given["weight"], given["bias"])
+    placed = tuple(-1 if each is None else places.get(id(each)) for each in operands)
+    return None if found is None or None in placed else PlacedNorm(found, given["eps"], placed)  # type: ignore[arg-type]
+
+
+def _norm_of(given: Arguments, centred: bool) -> Norm | None:
+    """Find the norm of operands where they lie; None where `fastmma.functions.norms` is to look at them."""
     x, shape, operands = given["input"], given["normalized_shape"], (given["weight"], given.get("bias"))
     columns, tensors = math.prod(shape), [x, *(each for each in operands if each is not None)]
     alike = all(each.dtype is x.dtype and _is_plain(each) for each in tensors) and list(x.shape[-len(shape) :]) == list(shape)
@@ -212,18 +273,14 @@ def _normalized(given: Arguments, eps: float, centred: bool) -> tuple[Tensor, Te
     if not alike or not x.numel() or columns % norms.VECTOR or (biased and not weighted):
         return None
     rows, outer = x.numel() // columns, (*x.shape[: x.dim() - len(shape)], *(1 for _ in shape))
-    result, mean, rstd = torch.empty(x.shape, dtype=x.dtype), *(torch.empty(outer, dtype=torch.float32) for _ in range(2))
-    if not centred:
-        mean.zero_()
-    norm = fixed_norm(NormForm(rows, columns, DTYPES[x.dtype], weighted, biased, centred))
-    norm(eps, *(0 if each is None else each.data_ptr() for each in (x, *operands)), *(each.data_ptr() for each in (result, mean, rstd)))
-    return result, mean, rstd
+    fixed = fixed_norm(NormForm(rows, columns, DTYPES[x.dtype], weighted, biased, centred))
+    return Norm(fixed, centred, tuple(x.shape), outer, x.dtype)
 
 
 def _layer_norm(given: Arguments) -> tuple[Tensor, ...]:
-    found = _normalized(given, given["eps"], True)
+    found = _norm_of(given, True)
     if found is not None:
-        return found
+        return found.compute(given["eps"], (given["input"], given["weight"], given["bias"]))
     arrays = as_gpu_array(given["input"]), given["normalized_shape"], _maybe(given["weight"]), _maybe(given["bias"])
     return as_tensors(norms.layer_norm(*arrays, given["eps"]))
 
@@ -249,9 +306,10 @@ def _layer_norm_backward(given: Arguments) -> tuple[Tensor | None, ...]:
 
 
 def _rms_norm(given: Arguments) -> tuple[Tensor, ...]:
-    found = _normalized(given, norms.EPSILON if given["eps"] is None else given["eps"], False)
+    found = _norm_of(given, False)
     if found is not None:
-        return found[0], found[2]
+        eps = norms.EPSILON if given["eps"] is None else given["eps"]
+        return found.compute(eps, (given["input"], given["weight"], None))[::2]
     return as_tensors(norms.rms_norm(as_gpu_array(given["input"]), given["normalized_shape"], _maybe(given["weight"]), given["eps"]))
 
 

@@ -60,6 +60,7 @@ ENTRIES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (amx, "gemm", ("bytes on AMX",)),
     (int8, "gemm", ("bytes",)),
     (int8, "tiles", ("tiles of bytes",)),
+    (b1, "gemm_on_amx", ("bits on AMX",)),
     (b1, "gemm", ("bits",)),
     (b1, "tiles", ("tiles of bits",)),
     (window_lanes, "reaches", ("short steps in lanes", "steps in lanes", "exact steps in lanes")),
@@ -251,8 +252,9 @@ KINDS_OF_ROWS = {
 }
 
 
-# rows that no GPU's arithmetic takes first where a CPU has vectors: tests of arithmetics of one's own, and what others miss, take them
-LATER = ("general in a window", "general", "thin, widened", "scaled portable", "portable tiles")
+# rows that no GPU's arithmetic takes first where a CPU has vectors: tests of arithmetics of one's own, and what others miss, take them;
+# and one that takes larger products only, which tests/kernels/test_amx.py compares
+LATER = ("general in a window", "general", "thin, widened", "scaled portable", "portable tiles", "bits on AMX")
 
 
 @cache
@@ -310,6 +312,9 @@ def test_forms_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "usable", lambda: AVX512 | {"amx-tile", "amx-int8"})
     assert taken(1, "s8", 512, 512, 512) == taken(1, "s8", 16, 256, 256) == ["bytes on AMX of a form"]
     assert taken(1, "s8", 512, 512, 513) == taken(1, "s8", 16, 2048, 4097) == []
+    bits = operation_of(default_instruction("b1", "b1", None, "sm_80"), "sm_80")
+    chosen = [route.choose(problem("s8", *shape)._replace(operation=bits)).row.name for shape in ((2048, 2048, 2047), (2048,) * 3)]
+    assert chosen == ["bits", "bits on AMX"]
     assert taken(1, "s8", 15, 256, 512) == taken(1, "s8", 16, 255, 256) == ["bytes of a form"]
     chains = problem("f64", 1, 1, 1)._replace(operation=operation_of("fma.rn.f32", "sm_90a"), parts=4)
     for threads, k, names in ((2, 512, ["chains of a form"]), (2, 1024, []), (1, 2048, ["chains of a form"]), (1, 2049, [])):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import fastmma
 from fastmma import scaling
+from fastmma.host import environment
 from fastmma.host.environment import of_call, variable
 from fastmma.host.errors import FastmmaError
 
@@ -22,30 +23,17 @@ S8 = "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"
 
 
 class Changing:
-    """An environment in which FASTMMA_PORTABLE is another one each time that it is read."""
+    """A reader of the environment for which FASTMMA_PORTABLE is another one each time."""
 
-    def __init__(self, environment: Any, first: bool) -> None:
-        self._environment, self._portable, self.reads = environment, first, Counter[str]()
+    def __init__(self, first: bool) -> None:
+        self._portable, self.reads = first, Counter[str]()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._environment, name)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._environment
-
-    def __getitem__(self, name: str) -> str:
-        found = self.get(name)
-        if found is None:
-            raise KeyError(name)
-        return found
-
-    def get(self, name: str, default: Any = None) -> Any:
-        if name.startswith("FASTMMA_"):
-            self.reads[name] += 1
+    def read(self, name: str) -> str | None:
+        self.reads[name] += 1
         if name == "FASTMMA_PORTABLE":
             self._portable = not self._portable
             return str(int(not self._portable))
-        return self._environment.get(name, default)
+        return os.environ.get(name)
 
 
 def drawn(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> NDArray[Any]:
@@ -82,9 +70,9 @@ PAIR = scaling.quantize(drawn((32, 64), np.float32), "mxfp8_e4m3"), scaling.quan
 def test_a_call_reads_each_variable_once(name: str, first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     call = CALLS[name]
     expected = np.asarray(call())
-    changing = Changing(os.environ, first)
+    changing = Changing(first)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "environ", changing)
+        patch.setattr(environment, "_read", changing.read)
         found = np.asarray(call())
         again = np.asarray(call())
     assert found.tobytes() == again.tobytes() == expected.tobytes()
@@ -98,3 +86,11 @@ def test_the_next_call_reads_them_again(monkeypatch: pytest.MonkeyPatch) -> None
             CALLS["gemm"]()
         assert of_call.found is None
         assert variable("FASTMMA_NUM_THREADS") == threads
+
+
+@pytest.mark.parametrize("value", ["", "0", "\u00e9\u4e2d", "a b=c"])
+def test_a_variable_is_what_python_has(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTMMA_SOME_VARIABLE", value)
+    assert variable("FASTMMA_SOME_VARIABLE") == os.environ["FASTMMA_SOME_VARIABLE"] == value
+    monkeypatch.delenv("FASTMMA_SOME_VARIABLE")
+    assert variable("FASTMMA_SOME_VARIABLE") is None

@@ -12,8 +12,9 @@ from reference.cases import cases
 from fastmma.backends import route
 from fastmma.backends.problem import Extents, Problem, Strides
 from fastmma.backends.resolve import operation_of
-from fastmma.kernels.integer import amx
+from fastmma.kernels.integer import amx, b1
 from fastmma.kernels.integer.amx_kernel import KERNEL, AmxConfig
+from fastmma.kernels.integer.amx_lines import BYTES, HALVES, Numbers
 from fastmma.kernels.llvm import cpu
 
 HAS_AMX = {"amx-tile", "amx-int8"} <= cpu.usable()
@@ -36,11 +37,13 @@ def draw(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, int],
 def test_bytes(a: np.dtype[Any], b: np.dtype[Any], shape: tuple[int, int, int], plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amx, "_WORK_OF_A_THREAD", 1)
     monkeypatch.setattr(amx, "_CHUNKS", 2)
+    monkeypatch.setattr(amx, "_ROWS_BYTES", 1)
     (m, n, k), rng = shape, np.random.default_rng(shape)
     for order_a, order_b, threads in (("C", "C", 1), ("F", "C", 2), ("C", "F", 2), ("F", "F", 1)):
         left, right = draw(rng, a, (m, k), order_a), draw(rng, b, (k, n), order_b)
         c = None if order_a == order_b else np.frombuffer(rng.bytes(4 * m * n), np.int32).reshape(m, n)
         out = np.full((m, 2 * n), 0x5A5A5A5A, np.int32)[:, :: 1 + (threads == 2)][:, :n]
+        monkeypatch.setattr(amx, "_UNDIVIDED", 0 if order_a == "F" else 1 << 32)
         amx.gemm(left, right, c, out, threads, plain=plain)
         exact = left.astype(np.int64) @ right.astype(np.int64) + (0 if c is None else c)
         wrapped = exact.astype(np.uint64).astype(np.uint32).view(np.int32)
@@ -50,6 +53,55 @@ def test_bytes(a: np.dtype[Any], b: np.dtype[Any], shape: tuple[int, int, int], 
         for _ in range(2):  # in new memory, and in that of the first call
             assert fixed(left, right, whole.ctypes.data, c)
             np.testing.assert_array_equal(whole, wrapped)
+
+
+@emitted
+@cases("how", [(HALVES, BYTES), (BYTES, HALVES), (HALVES, HALVES)])
+@cases(("order_a", "order_b"), [("C", "C"), ("F", "F")])
+@pytest.mark.parametrize("plain", PLAIN)
+def test_four_bits_become_bytes(how: tuple[Numbers, Numbers], order_a: Any, order_b: Any, plain: bool) -> None:
+    """Codes with a sign bit are numbers from -8 to 7, those without it from 0 to 15."""
+    rng = np.random.default_rng(4)
+    left, right = (rng.integers(0, 16, shape, np.uint8) for shape in ((35, 150), (150, 37)))
+    numbers = [(x.astype(np.int64) ^ each.sign) - each.sign for x, each in zip((left, right), how, strict=True)]
+    out = np.empty((35, 37), np.int32)
+    amx.gemm(np.asarray(left, order=order_a), np.asarray(right, order=order_b), None, out, 1, how=how, plain=plain)
+    np.testing.assert_array_equal(out, numbers[0] @ numbers[1])
+
+
+@emitted
+@cases("operation", ["xor", "and"])
+@cases(("order_a", "order_b", "threads"), [("C", "C", 1), ("F", "F", 2)])
+@pytest.mark.parametrize("plain", PLAIN)
+def test_bits(operation: str, order_a: Any, order_b: Any, threads: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ones are counted by products of bytes; a byte that is not zero is a one."""
+    monkeypatch.setattr(amx, "_WORK_OF_A_THREAD", 1)
+    rng = np.random.default_rng(5)
+    left, right = (np.asarray(rng.choice(np.array([0, 0, 1, 200], np.uint8), shape), order=order_a) for shape in ((35, 150), (150, 37)))
+    right = np.asarray(right, order=order_b)
+    room = rng.integers(-(2**31), 2**31, (35, 40), np.int64).astype(np.int32)
+    for c in (None, room[:, 1:38].copy(), room[:, 1:38]):
+        expected, out = np.empty((35, 37), np.int32), room[:, 1:38]
+        b1.gemm(left, right, c, expected, operation, 1)
+        b1.gemm_on_amx(left, right, c, out, operation, threads, plain=plain)
+        np.testing.assert_array_equal(out, expected)
+
+
+@emitted
+@cases("place", [0, 1, 5, 16])
+@cases("shape", [(32, 32, 64), (33, 96, 130), (64, 97, 260)])
+@pytest.mark.parametrize("plain", PLAIN)
+def test_results_at_any_place(place: int, shape: tuple[int, int, int], plain: bool) -> None:
+    """Whole cache lines are written, wherever rows begin, and nothing beside them; `c` may be the results themselves."""
+    (m, n, k), rng = shape, np.random.default_rng([place, *shape])
+    left, right = draw(rng, S8, (m, k), "C"), draw(rng, U8, (k, n), "C")
+    exact = (left.astype(np.int64) @ right.astype(np.int64)).astype(np.int32)
+    for starts in (False, True):
+        room = rng.integers(-(2**31), 2**31, (m + 2, n + 24), np.int64).astype(np.int32)
+        expected, rows, columns = room.copy(), slice(1, m + 1), slice(place, place + n)
+        expected[rows, columns] = exact + room[rows, columns] * starts
+        amx.gemm(left, right, room[rows, columns] if starts else None, room[rows, columns], 1, plain=plain)
+        np.testing.assert_array_equal(room, expected)
 
 
 @emitted

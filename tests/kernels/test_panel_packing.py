@@ -1,4 +1,4 @@
-"""Packing of codes of a byte: where they are adjacent, many at once, and eight at a time in any other place, with the same bits."""
+"""Packing of codes of a byte or two: where they are adjacent, many at once, and eight at a time in any other place, with the same bits."""
 
 from __future__ import annotations
 
@@ -35,6 +35,26 @@ def test_adjacent_codes_have_the_bits_of_others(dtype: Any, target: str, shape: 
     adjacent = fastmma.gemm(a, b, target=target, threads=1)
     apart = fastmma.gemm(np.asfortranarray(a), np.asfortranarray(b), target=target, threads=1)
     np.testing.assert_array_equal(adjacent.view(np.uint32), apart.view(np.uint32))
+
+
+def draw_words(rng: np.random.Generator, dtype: Any, shape: tuple[int, int]) -> Any:
+    """Codes of 16 bits around 1, of zeros and subnormals, and few that are infinite or no numbers."""
+    codes = rng.standard_normal(shape).astype(dtype).view(np.uint16)
+    codes = np.where(rng.random(shape) < 0.1, rng.integers(0, 4, shape) | rng.integers(0, 2, shape) << 15, codes)
+    return np.where(rng.random(shape) < 0.0005, rng.choice([0x7F80, 0x7FFF, 0xFC00], shape), codes).astype(np.uint16).view(dtype)
+
+
+@cases(("dtype", "target"), [(ml_dtypes.bfloat16, "sm_90a"), (np.float16, "sm_90a"), (np.float16, "sm_70"), (ml_dtypes.bfloat16, "sm_80")])
+@pytest.mark.parametrize("shape", [(133, 150, 300), (256, 192, 528), (130, 64, 1100)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_adjacent_words_have_the_bits_of_others(dtype: Any, target: str, shape: tuple[int, int, int], threads: int) -> None:
+    (m, n, k), rng = shape, np.random.default_rng(shape)
+    a, b = draw_words(rng, dtype, (m, k)), draw_words(rng, dtype, (k, n))
+    apart_a, apart_b = np.repeat(a, 2, 1)[:, ::2], np.repeat(b, 2, 1)[:, ::2]
+    apart = fastmma.gemm(apart_a, apart_b, target=target, threads=1)
+    for left, right in ((a, b), (np.asfortranarray(a), np.asfortranarray(b))):
+        found = fastmma.gemm(left, right, target=target, threads=threads)
+        np.testing.assert_array_equal(found.view(np.uint32), apart.view(np.uint32))
 
 
 @cases("opcode", ["mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", "mma.sync.aligned.m16n8k16.row.col.f32.e5m2.e5m2.f32"])

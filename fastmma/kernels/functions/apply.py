@@ -27,7 +27,7 @@ from fastmma.kernels.llvm.object_code import link_text
 DTYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 _FORMATS = {dtype: fmt for fmt, dtype in DTYPES.items()}
 _GRAIN = 1 << 14  # elements that each of several threads takes at a time
-_GRAIN_ALONE = 1 << 17  # and one thread, which has only to end soon after Ctrl-C
+_GRAIN_ALONE = 1 << 20  # and one thread, which has only to end soon after Ctrl-C
 _SHORT = 32  # elements of a row, below which a loop over each is slow
 
 

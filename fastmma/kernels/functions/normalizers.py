@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastmma.kernels.functions.expression import Formula, Value, canonical, exp, fma, narrow
+from fastmma.kernels.functions.expression import Formula, Value, call, canonical, exp, fma, narrow
 
 
 def _exponential(x: Value, largest: Value) -> Value:
@@ -37,6 +37,7 @@ NORMALIZERS: dict[str, Formula] = {
     "log_softmax_backward": lambda y, total, g: canonical(fma(exp(y), -total, g)),
     "fused": lambda a, b, c: canonical(fma(a, b, c)),
     "rounded": canonical,
+    "norm_factor": lambda squares, count, eps: call("rsqrtf", squares / count + eps),
     "layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
 }

@@ -295,8 +295,7 @@ define internal i32 @power_code(i32 %code) alwaysinline {{
  %d0 = call i32 @top_square_start(i32 %x)
  %d1 = call i32 @top_square_upper(i32 %d0, i32 %x)
  %d2 = call i32 @top_square_lower(i32 %d1, i32 %x)
- %moved = shl i32 %d2, 15
- %s = and i32 %moved, -65536
+ %s = shl i32 %d2, 16
  %low = and i32 %code, 32767
  %both = or i32 %s, %low
  %word = call i32 @ex2_slopes_at(i32 %segment)

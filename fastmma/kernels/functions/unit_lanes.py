@@ -25,9 +25,11 @@ _LIMITS = {"within_128": 128.0, "within_wholes": float.fromhex("0x1.5d58ap+6"), 
 _LOG2E, _LOG2E_REST, _LOG2E_OF_252 = (float.fromhex(each) for each in ("0x1.715476p+0", "0x1.4ae0cp-26", "0x1.77313ap-8"))
 _WHOLE = 1.5 * 2**23 + 1
 _ZEROS = 24  # a bit from which words of x have zeros alone
-# of the bytes of two words: from which bit on they are taken of x, and which bit of x says whether they count
-_ABOVE = (10, 11, 12, 13), (14, 15, 16, _ZEROS)
-_COUNTED = (8, 7, 6, 5), (4, 3, 2, _ZEROS)
+_UPPER = 10  # the bit from which on x is squared
+# of the bytes of two words: from which bit on they are taken of x, which bit of x says whether they count, and how often
+_ABOVE = (10, 10, 11, 12), (13, 14, 15, 16)
+_COUNTED = (9, 8, 7, 6), (5, 4, 3, 2)
+_TIMES = (2, 1, 1, 1), (1, 1, 1, 1)
 _ZERO_UNLESS_NAN = 0x88888800  # by classes of numbers, 4 bits each, the first of which are quiet and other NaN: 0 keeps, 8 is zero
 
 
@@ -54,22 +56,21 @@ def _all(word: int) -> str:
 
 
 def _of_bits(index: int, up: int) -> str:
-    """Add to a doubled square what some bits of x, moved `up`, make with the bits above them."""
+    """Add to a square what some bits of x, moved `up`, make with the bits above them."""
     d, added = "%d", ""
-    for number, (above, bit) in enumerate(zip(_ABOVE[index], _COUNTED[index], strict=True)):
-        if bit != _ZEROS:
-            added += (
-                f" %b{number} = and i32 %x, {1 << bit + up}\n %z{number} = icmp eq i32 %b{number}, 0\n"
-                f" %h{number} = lshr i32 %x, {above + up}\n"
-                f" %t{number} = shl i32 %h{number}, 1\n %p{number} = select i1 %z{number}, i32 0, i32 %t{number}\n"
-                f" %d{number} = add i32 {d}, %p{number}\n"
-            )
-            d = f"%d{number}"
+    for number, (above, bit, times) in enumerate(zip(_ABOVE[index], _COUNTED[index], _TIMES[index], strict=True)):
+        added += (
+            f" %b{number} = and i32 %x, {1 << bit + up}\n %z{number} = icmp eq i32 %b{number}, 0\n"
+            f" %h{number} = lshr i32 %x, {above + up}\n"
+            f" %t{number} = mul i32 %h{number}, {times}\n %p{number} = select i1 %z{number}, i32 0, i32 %t{number}\n"
+            f" %d{number} = add i32 {d}, %p{number}\n"
+        )
+        d = f"%d{number}"
     return f"{added} ret i32 {d}\n"
 
 
 def _start(up: int) -> str:
-    return f" %g = lshr i32 %x, {9 + up}\n %gg = mul i32 %g, %g\n ret i32 %gg\n"
+    return f" %u = lshr i32 %x, {_UPPER + up}\n %uu = mul i32 %u, %u\n %r = shl i32 %uu, 1\n ret i32 %r\n"
 
 
 _PAIRS_OF_ONE = """ %a0 = shl i32 %a, 16
@@ -101,8 +102,8 @@ _LESS_OF_ONE = """ %below = fcmp ole float %x, -1.0
 def lanes() -> str:
     """Write the steps of the unit: each is one instruction or two, so that a loop's vectors take turns.
 
-    Twice the square of x begins with `square_start` and goes on with `square_upper` and `square_lower`; `add_pairs` adds products of half
-    words, `within_128` moves a number into this range, and `zero_unless_nan` has a GPU's NaN.
+    The square of x begins with `square_start` and goes on with `square_upper` and `square_lower`; `add_pairs` adds products of half words,
+    `within_128` moves a number into this range, and `zero_unless_nan` has a GPU's NaN.
     """
     from fastmma.kernels.llvm.library import binding
 
@@ -149,22 +150,24 @@ define {_FLOATS} @zero_unless_nan{SIXTEEN}({_FLOATS} %x) alwaysinline {{
 
 def _squares(prefix: str, up: int, operands: str) -> str:
     """Write the steps of a squarer of x that lies `up` bits above the lowest one."""
+    zeros = 0 if up else _ZEROS
     text = f"""define {WORDS} @{prefix}start{SIXTEEN}({WORDS} %x) alwaysinline {{
- %upper = lshr {WORDS} %x, {_all(9 + up)}
- %g = bitcast {WORDS} %upper to {_HALVES}
- %r = call {WORDS} @{_PAIRS}({_HALVES} %g, {_HALVES} %g)
+ %b = bitcast {WORDS} %x to {_BYTES}
+ %a = call {_BYTES} @{_SHIFT}({_BYTES} {_fields([_UPPER + up, zeros] * 2)}, {_BYTES} %b)
+ %u = bitcast {_BYTES} %a to {_HALVES}
+ %r = call {WORDS} @{_PAIRS}({_HALVES} %u, {_HALVES} %u)
  ret {WORDS} %r
 }}
 """
-    for name, above, bits in zip(("upper", "lower"), _ABOVE, _COUNTED, strict=True):
-        fields, counted = ([0 if bit == _ZEROS and up else bit + up for bit in each] for each in (above, bits))
+    for name, above, bits, times in zip(("upper", "lower"), _ABOVE, _COUNTED, _TIMES, strict=True):
+        fields, counted = ([bit + up for bit in each] for each in (above, bits))
         text += f"""define {WORDS} @{prefix}{name}{SIXTEEN}({WORDS} %d, {WORDS} %x) alwaysinline {{
  %b = bitcast {WORDS} %x to {_BYTES}
  %a = call {_BYTES} @{_SHIFT}({_BYTES} {_fields(fields)}, {_BYTES} %b)
  %k = call {_BITS} @{_CHOSEN_BITS}({_BYTES} %b, {_BYTES} {_fields(counted)})
  %t = select {_BITS} %k, {_BYTES} %a, {_BYTES} zeroinitializer
  %p = bitcast {_BYTES} %t to {operands}
- %q = bitcast {_BYTES} {_bytes([2] * 64)} to {operands}
+ %q = bitcast {_BYTES} {_bytes(times * 16)} to {operands}
  %r = call {WORDS} @{_DOT}({WORDS} %d, {operands} %p, {operands} %q)
  ret {WORDS} %r
 }}
@@ -193,17 +196,16 @@ def _within(name: str, limit: float) -> str:
 {variants(name, ("float %x",), "float", body, f"{name}{SIXTEEN}")}"""
 
 
-_DOUBLED_SQUARE = """ %d0 = call i32 @square_start(i32 %x)
+_STEPS = """ %d0 = call i32 @square_start(i32 %x)
  %d1 = call i32 @square_upper(i32 %d0, i32 %x)
  %d2 = call i32 @square_lower(i32 %d1, i32 %x)
 """
-SQUARE = f"{_DOUBLED_SQUARE} %s = lshr i32 %d2, 1\n ret i32 %s\n"
+SQUARE = f"{_STEPS} ret i32 %d2\n"
 
 
 def rise_body(bias: int, cut: int) -> str:
     """Write the part of a result that c1 and c2, in a word, make, rounded down to a multiple of 2^`cut`."""
-    return f"""{_DOUBLED_SQUARE} %moved = shl i32 %d2, 15
- %s = and i32 %moved, {-1 << 16}
+    return f"""{_STEPS} %s = shl i32 %d2, 16
  %lower = and i32 %x, {(1 << cut) - 1}
  %both = or i32 %s, %lower
  %e = call i32 @add_pairs(i32 {bias}, i32 %word, i32 %both)

@@ -20,8 +20,9 @@ from fastmma.kernels.fused.magnitudes import spread_of_matrix
 from fastmma.kernels.fused.micro_kernel import SLAB
 from fastmma.kernels.fused.packed import PACK_ROWS, config_of, limits_of, slab_depth_of, spec_of
 from fastmma.kernels.fused.panel_packing import pack_rows
-from fastmma.kernels.fused.panels import VECTOR_BYTES, PanelElementSpec, Panels
+from fastmma.kernels.fused.panels import PanelElementSpec, Panels
 from fastmma.kernels.fused.reach import Spread, exponent_bytes
+from fastmma.kernels.fused.word_packing import scratch_of_rows
 from fastmma.kernels.fused.worker_memory import ahead, sizes_of_worker
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.compilation import compiled
@@ -144,6 +145,7 @@ class FixedPanels:
     def __init__(self, p: Fused, form: PanelForm, epilogue: EpilogueForm | None) -> None:
         self._p, self._form, self._epilogue, self._tiles = p, form, epilogue, tile_of_cpu(FUSED)
         config = config_of(p, self._tiles)
+        self._rounds_alone = epilogue is not None and epilogue.rounds_alone and not config.half
         self._terms, self._dtype = config.terms, np.float32 if config.single else np.float64
         self._run = _multiplier(config.shape, self._dtype)
         self._code: _Code | None = None  # of the last product
@@ -163,17 +165,21 @@ class FixedPanels:
         if held is None or size < memory.size:
             size, held = memory.size, AlignedMemory(memory.size)
         memory.lie_at(held.address)
-        reached = self._multiply(memory, _address(a), _address(b), memory.finish.sums(out, memory.sums))
-        if reached:
-            memory.finish.run(out, addend, memory.sums)
+        if self._rounds_alone:
+            reached = self._multiply(memory, _address(a), _address(b), Matrix(out, 2 * self._form.columns, 2, 2))
+        else:
+            sums = Matrix(memory.finish.sums(out, memory.sums), 4 * self._form.columns, 4, 4)
+            reached = self._multiply(memory, _address(a), _address(b), sums)
+            if reached:
+                memory.finish.run(out, addend, memory.sums)
         _worker.size, _worker.memory = size, held
         self._free.append(memory)
         return reached
 
-    def _multiply(self, memory: _Memory, a: int, b: int, sums: int) -> bool:
-        """Write the sums; False where some are out of reach."""
+    def _multiply(self, memory: _Memory, a: int, b: int, out: Matrix) -> bool:
+        """Write the sums, rounded to bf16 where results are of two bytes; False where some are out of reach."""
         p, (rows, columns, depth, a_strides, b_strides) = self._p, self._form
-        left, right, out = Matrix(a, *a_strides, p.a.itemsize), Matrix(b, *b_strides, p.b.itemsize), Matrix(sums, 4 * columns, 4, 4)
+        left, right = Matrix(a, *a_strides, p.a.itemsize), Matrix(b, *b_strides, p.b.itemsize)
         spreads = spread_of_matrix(p.a, left, rows, depth, 1), spread_of_matrix(p.b, right, depth, columns, 1)
         code = self._code
         if code is None or code.spreads != spreads:
@@ -194,7 +200,7 @@ class _Memory:
         depth = slab_depth_of(config, form.depth, None)
         held_rows = high + ahead(config)
         held = held_rows * -(-form.depth // depth) * depth
-        packed = held * config.value_bytes, held * 4, held // min(config.terms, 8) * 4, 3 * VECTOR_BYTES * PACK_ROWS
+        packed = held * config.value_bytes, held * 4, held // min(config.terms, 8) * 4, scratch_of_rows(PACK_ROWS)
         self._sizes = *packed, *sizes_of_worker(config, high, False), 4 * form.rows * form.columns
         self._starts = [0, *accumulate(-(-each // LINE) * LINE for each in self._sizes)]
         self.size = self._starts.pop()

@@ -27,6 +27,7 @@ from fastmma.kernels.llvm.simd import (
     store,
 )
 from fastmma.kernels.matrices.addresses import LANES, LINES, NOWHERE, Matrix, load_codes
+from fastmma.kernels.sums.epilogue import rounded_to_bf16
 from fastmma.kernels.sums.promotion import promoted
 
 _INFINITY = 0x7F800000
@@ -103,13 +104,19 @@ def _to_half(bits: Any) -> Any:
 @inner
 def _read_state(shape: Any, extent: Extent, c: Matrix, limits: Limits, state: int, fallback_rows: Any) -> None:
     """The initial sums as float32, +0 without c; rows with a c that the micro-kernel cannot take are marked."""
+    if c.address == 0:
+        for place in range(0, (extent.last - extent.first) * shape.panel * 4, shape.panel):
+            store(splat(np.uint8(0), shape.panel), state + place)
+        for row in range(fallback_rows.size):
+            fallback_rows[row] = np.uint8(0)
+        return
     zero = splat(np.int32(0), LINES)
     for row in range(extent.last - extent.first):
         bad_lanes = zero
         for lane in range(0, shape.panel, LINES):
             bits = zero
             count = extent.columns - extent.column - lane
-            if c.address != 0 and row < fallback_rows.size and count > 0:
+            if row < fallback_rows.size and count > 0:
                 place = c.address + (extent.first + row) * c.row_stride + (extent.column + lane) * c.column_stride
                 bits = load_codes(place, c.column_stride, c.itemsize, min(count, LINES))
                 if shape.half:
@@ -146,22 +153,33 @@ def _in_columns(shape: Any, place: int) -> None:
 
 @inner
 def _write_row(shape: Any, extent: Extent, row: int, out: Matrix, state: int) -> None:
-    """One row of results from the state to the caller's array."""
+    """One row of results from the state to the caller's array, of f32 that are rounded to bf16 where that is of two bytes."""
     _in_columns(shape, state + row * shape.panel * 4)
+    if not shape.half and extent.columns - extent.column >= shape.panel and out.column_stride == out.itemsize:
+        target = out.address + (extent.first + row) * out.row_stride + extent.column * out.itemsize
+        if out.itemsize == 4:
+            for place in range(0, 4 * shape.panel, shape.panel):
+                store(load(state + row * shape.panel * 4 + place, np.uint8, shape.panel), target + place)
+        else:
+            sums = load(state + row * shape.panel * 4, np.int32, shape.panel)
+            store(convert(rounded_to_bf16(sums) >> 16, np.uint16), target)
+        return
     for lane in range(0, min(shape.panel, extent.columns - extent.column), LINES):
         count = min(extent.columns - extent.column - lane, LINES)
         bits = load(state + (row * shape.panel + lane) * 4, np.int32, LINES)
         place = out.address + (extent.first + row) * out.row_stride + (extent.column + lane) * out.column_stride
         if shape.half:
             bits = _to_half(bits)
+        elif out.itemsize == 2:
+            bits = rounded_to_bf16(bits) >> 16
         if count == LINES and out.column_stride == out.itemsize:
-            if shape.half:
+            if out.itemsize == 2:
                 store(convert(bits, np.uint16), place)
             else:
                 store(bits, place)
         else:
             for column in range(count):
-                if shape.half:
+                if out.itemsize == 2:
                     store(np.uint16(extract(bits, column)), place + column * out.column_stride)
                 else:
                     store(extract(bits, column), place + column * out.column_stride)
@@ -236,8 +254,8 @@ def run_macro_tile(
         _read_state(shape, extent, NOWHERE, limits, work.state, fallback_rows)
         _read_total(shape, extent, c, work.total, fallback_rows.size)
     forget_extremes(work.extremes, shape.panel // LINES)
-    for place in range(0, (extent.last - extent.first) * shape.panel, LINES):
-        store(splat(np.uint8(255), LINES), work.min_emax + place)
+    for place in range(0, (extent.last - extent.first) * shape.panel, shape.panel):
+        store(splat(np.uint8(255), shape.panel), work.min_emax + place)
     for place in range(0, blocks * shape.lanes, LINES):
         store(splat(np.int32(0), LINES), work.max_sum_exponent + 4 * place)
     whole = -(-extent.depth // terms) * terms

@@ -15,7 +15,7 @@ from fastmma.kernels.fused.macro_tile import Extent, Limits, Promoting, WorkerMe
 from fastmma.kernels.fused.magnitudes import spread_of_matrix
 from fastmma.kernels.fused.micro_kernel import SLAB
 from fastmma.kernels.fused.panel_packing import pack_rows
-from fastmma.kernels.fused.panels import NO_MAGNITUDE, VECTOR_BYTES, BlockScales, PanelElementSpec, Panels
+from fastmma.kernels.fused.panels import NO_MAGNITUDE, BlockScales, PanelElementSpec, Panels
 from fastmma.kernels.fused.reach import (
     F32_LOWEST,
     SINGLE_LARGEST_C,
@@ -34,6 +34,7 @@ from fastmma.kernels.fused.reach import (
 )
 from fastmma.kernels.fused.sparse_kernel import SPARSE
 from fastmma.kernels.fused.sparse_rows import Selection, pack_stored_rows
+from fastmma.kernels.fused.word_packing import scratch_of_rows
 from fastmma.kernels.fused.worker_memory import addresses, ahead, sizes_of_worker
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.direct import emitted
@@ -216,7 +217,7 @@ def multiply(
     pack_lines = packer(dtype, scales_a is not None)
 
     def pack(start: int, stop: int, worker: int) -> None:
-        scratch = AlignedMemory(3 * VECTOR_BYTES * (stop - start))
+        scratch = AlignedMemory(scratch_of_rows(stop - start))
         if chosen is not None:
             pack_stored_rows(
                 how_a,

@@ -1,4 +1,4 @@
-"""Packing into panels by the shortest way: of 32 codes or more at once where they are bytes and adjacent, else of eight."""
+"""Packing into panels by the shortest way: of 32 codes or more at once where they are bytes or words and adjacent, else of eight."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from fastmma.kernels.fused.panels import (
     store_signs,
     values,
 )
+from fastmma.kernels.fused.word_packing import pack_columns_of_words, pack_rows_of_words
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
 from fastmma.kernels.llvm.simd import (
     convert,
@@ -188,9 +189,12 @@ def pack_rows(
     scales: BlockScales | None,
 ) -> None:
     """Pack rows first to last of A, as `pack_rows_by_eights`."""
-    if scales is None:  # noqa: SIM102 - Numba prunes a branch on None alone
+    if scales is None:
         if source.itemsize == 1 and source.column_stride == 1 and how.element.shift == 0:
             _pack_rows_of_bytes(how, source, first, last, rows, depth, terms, packed, dtype, scratch, extremes)
+            return
+        if source.itemsize == 2 and how.element.shift == 0 and (source.column_stride == 2 or source.row_stride == 2):
+            pack_rows_of_words(how, source, first, last, rows, depth, terms, packed, dtype, scratch, extremes)
             return
     pack_rows_by_eights(how, source, first, last, rows, depth, terms, packed, dtype, scratch, extremes, scales)
 
@@ -219,5 +223,10 @@ def pack_columns(
             place = source.address + start * source.row_stride + column
             inside = min(depth, stop) - start
             _pack_columns_of_bytes(shape, terms, how, place, source.row_stride, inside, stop - start, packed, scratch, extremes)
+            return
+    if shape.value_bytes == 8 and scales is None:
+        whole = columns - column >= shape.panel and (source.column_stride == 2 or source.row_stride == 2)
+        if whole and source.itemsize == 2 and how.element.shift == 0:
+            pack_columns_of_words(shape, terms, how, source, column, start, stop, depth, packed, scratch, extremes)
             return
     pack_columns_by_eights(shape, terms, how, source, column, columns, start, stop, depth, packed, dtype, scratch, extremes, scales)

@@ -6,6 +6,7 @@ from fastmma.kernels.fused.lanes import PanelConfig
 from fastmma.kernels.fused.macro_tile import WorkerMemory
 from fastmma.kernels.fused.panels import VECTOR_BYTES
 from fastmma.kernels.fused.sparse_kernel import ROWS_AHEAD
+from fastmma.kernels.fused.word_packing import scratch_of_columns
 from fastmma.kernels.matrices.memory import AlignedMemory
 
 
@@ -16,7 +17,7 @@ def sizes_of_worker(config: PanelConfig, rows: int, promotes: bool) -> tuple[int
         config.panel * config.depth * config.value_bytes,
         config.panel * config.depth,
         config.panel * steps * config.sign_bytes,
-        VECTOR_BYTES * config.depth,
+        max(VECTOR_BYTES * config.depth, scratch_of_columns(config.panel)),
         2 * 4 * config.panel,
         (rows + 2 * ahead(config)) * config.panel * 4,
         2 * (steps + 1) * config.rows * 2 * config.panel,

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastmma.kernels.integer.amx_kernel import BLOCK, KERNEL, SCRATCH, AmxConfig
+from fastmma.kernels.integer.amx_lines import BYTES, Numbers
 from fastmma.kernels.integer.amx_panels import WORDS, entries, packers, whole
-from fastmma.kernels.integer.panels import WORDS_SCRATCH
 from fastmma.kernels.integer.words import Arithmetic, Where, address_at, locate
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES
 from fastmma.kernels.llvm.pieces import Phase, run_phases
@@ -20,39 +20,57 @@ from fastmma.kernels.macro_tiles import FEWEST_BLOCKS, MacroTile, finish_empty
 from fastmma.kernels.matrices.memory import AlignedMemory
 
 _Bytes = NDArray[np.int8] | NDArray[np.uint8]
+_Code = tuple[AmxConfig, tuple[Numbers, Numbers]]
 
 _PANEL_BYTES = 1 << 20  # of B in a macro tile: a half of the L2 cache
 _CHUNKS = 64  # tiles of k in a slice
 _HIGHEST = 128  # blocks of rows in a macro tile
 _TILES_PER_THREAD = 8
 _LAST = 4  # a part of all panels comes last, in macro tiles that are so much lower: no thread waits long for another
+_ROWS_BYTES = 1 << 16  # of A that are packed and multiplied before the next ones
+_UNDIVIDED = 1 << 32  # multiply-adds without a look around, some milliseconds
 _PACKED_AT_ONCE = 1 << 19  # bytes of an operand in a piece, at least a block
 _WORK_OF_A_THREAD = 1 << 27  # multiply-adds, an eighth of a millisecond
-_SCRATCH = max(SCRATCH, WORDS_SCRATCH)
 _ADDRESS, _PANELS, _PACKING_SCRATCH = 1, 9, 10  # numbers of a call that packs, after the function's address ...
 _OF_A, _BEFORE, _AFTER, _SCRATCH_OF_SUMS = 1, 3, 4, 5  # ... and of one that multiplies, where those of A and B come first
 _NUMBERS = struct.Struct("=13q").pack
 _kept: deque[tuple[int, AlignedMemory]] = deque(maxlen=1)  # packed operands' memory: to map it anew takes longer than to pack
 
 
-def gemm(a: _Bytes, b: _Bytes, c: NDArray[np.int32] | None, out: NDArray[np.int32], threads: int, *, plain: bool = False) -> None:
+def gemm(
+    a: _Bytes,
+    b: _Bytes,
+    c: NDArray[np.int32] | None,
+    out: NDArray[np.int32],
+    threads: int,
+    *,
+    how: tuple[Numbers, Numbers] = (BYTES, BYTES),
+    plain: bool = False,
+) -> None:
     """``out = c + a b``, wrapping, for a (M, K), b (K, N) and int32 c, out (M, N) with any strides; `c` may be `out`.
 
-    `plain` code in place of AMX's instructions runs on any CPU.
+    `how` says which numbers the codes of both operands are, where these are not bytes. `plain` code in place of AMX's instructions runs on
+    any CPU.
     """
     (m, k), n = a.shape, b.shape[1]
     if finish_empty(k, c, out):
         return
     target = out if out.strides[1] == out.itemsize else np.empty((m, n), np.int32)
     where = locate(WORDS, Arithmetic(), a.view(np.uint8), b.view(np.uint8), c, target)
-    config = AmxConfig(a.dtype.kind == "i", b.dtype.kind == "i", plain)
-    product = _Product(config, (m, n, k))
+    a_signed, b_signed = (each.dtype.kind == "i" or numbers.sign > 0 for each, numbers in zip((a, b), how, strict=True))
+    config, shape = AmxConfig(a_signed, b_signed, plain), (m, n, k)
     threads = min(threads, max(1, m * n * k // _WORK_OF_A_THREAD))
-    kept, memory = _memory(product.size)
-    if threads == 1:
-        product.alone(where, memory.address)
+    if threads == 1 and n * min(k, _CHUNKS * ROW_BYTES) <= _PANEL_BYTES and m * n * k <= _UNDIVIDED:
+        rows, size = _rows_at_once(shape)
+        kept, memory = _memory(size + SCRATCH)
+        whole(*how)(KERNEL.address(config), *where[:4], shape, _CHUNKS, rows, memory.address, memory.address + size)
     else:
-        run_phases(_phases(config, (m, n, k), where, memory.address, threads), threads, _SCRATCH)
+        product = _Product(config, shape, how)
+        kept, memory = _memory(product.size)
+        if threads == 1:
+            product.alone(where, memory.address)
+        else:
+            run_phases(_phases((config, how), shape, where, memory.address, threads), threads, SCRATCH)
     _kept.append((kept, memory))
     if target is not out:
         out[...] = target
@@ -71,8 +89,9 @@ class FixedBytes:
     """A product of a shape (rows, columns, k), computed again and again, as `fastmma.kernels.integer.words.FixedWords` is."""
 
     def __init__(self, config: AmxConfig, shape: tuple[int, int, int], a: tuple[int, int], b: tuple[int, int], *, start: bool) -> None:
-        self._shape, self._kernel, self._multiply = shape, KERNEL.address(config), whole()
-        self._size, self._stride = _Product(config, shape).size, 4 * shape[1]
+        self._shape, self._kernel, self._multiply = shape, KERNEL.address(config), whole(BYTES, BYTES)
+        self._rows, self._size = _rows_at_once(shape)
+        self._stride = 4 * shape[1]
         self._a, self._b = (*a, 0, 0), (b[1], b[0], 0, 0)  # of operands, all but the address
         self._zeros = None if start else AlignedMemory(4 * BLOCK, zeroed=True)
         self._repeated = None if self._zeros is None else (self._zeros.address, 0, 0, 0)
@@ -83,19 +102,27 @@ class FixedBytes:
         try:
             memory = self._free.pop()
         except IndexError:
-            memory = AlignedMemory(self._size, _SCRATCH)
+            memory = AlignedMemory(self._size, SCRATCH)
         c, results = self._repeated or (address_at(start), self._stride, 4, 0), (out, self._stride, 4, 0)
         left, right = (address_at(a), *self._a), (address_at(b), *self._b)
-        self._multiply(self._kernel, left, right, c, results, self._shape, _CHUNKS, *memory.addresses)
+        self._multiply(self._kernel, left, right, c, results, self._shape, _CHUNKS, self._rows, *memory.addresses)
         self._free.append(memory)
         return True
+
+
+def _rows_at_once(shape: tuple[int, int, int]) -> tuple[int, int]:
+    """Return how many rows of A are packed before they are multiplied, and bytes for them and all of B."""
+    rows, columns, k = shape
+    block_bytes = -(-k // ROW_BYTES) * 2 * TILE_BYTES
+    blocks = min(-(-rows // BLOCK), max(1, _ROWS_BYTES // block_bytes))
+    return blocks * BLOCK, (blocks + -(-columns // BLOCK)) * block_bytes
 
 
 class _Product:
     """A product of a shape (rows, columns, k): where its packed operands lie, A's blocks before those of B, and what multiplies them."""
 
-    def __init__(self, config: AmxConfig, shape: tuple[int, int, int]) -> None:
-        self._shape, self._multiply, self._packers = shape, KERNEL.function(config), packers()
+    def __init__(self, config: AmxConfig, shape: tuple[int, int, int], how: tuple[Numbers, Numbers]) -> None:
+        self._shape, self._multiply, self._packers = shape, KERNEL.function(config), packers(*how)
         self.chunks = -(-shape[2] // ROW_BYTES)
         self.blocks = -(-shape[0] // BLOCK), -(-shape[1] // BLOCK)
         self.block_bytes = self.chunks * 2 * TILE_BYTES  # of one operand
@@ -126,12 +153,12 @@ class _Product:
             before = c.address + row * c.row_stride + column * c.column_step, c.row_stride, BLOCK * c.column_step
         a = panels + row // BLOCK * self.block_bytes + start * 2 * TILE_BYTES
         b = panels + (self.blocks[0] + column // BLOCK) * self.block_bytes + start * TILE_BYTES
-        strides = self.block_bytes, self.block_bytes // 2, *before[1:], out.row_stride
-        return a, b, before[0], after, scratch, *strides, min(_CHUNKS, self.chunks - start), last_row - row, last_column - column
+        steps = self.block_bytes, self.block_bytes // 2, *before[1:], out.row_stride
+        return a, b, before[0], after, scratch, *steps, min(_CHUNKS, self.chunks - start), last_row - row, last_column - column
 
     def alone(self, where: Where, panels: int) -> None:
         """Compute the product on the caller's thread, where signal handlers run between two pieces."""
-        blocks, at_once, memory = sum(self.blocks), self.at_once(), AlignedMemory(_SCRATCH)
+        blocks, at_once, memory = sum(self.blocks), self.at_once(), AlignedMemory(SCRATCH)
         scratch = memory.address
         for first in range(0, blocks, at_once):
             self.pack(where, panels, (first, min(first + at_once, blocks)), scratch)
@@ -148,11 +175,11 @@ class _Product:
         return _macro_tiles(m, n, min(k, _CHUNKS * ROW_BYTES), threads)
 
 
-def _phases(config: AmxConfig, shape: tuple[int, int, int], where: Where, panels: int, threads: int) -> tuple[Phase, Phase]:
+def _phases(code: _Code, shape: tuple[int, int, int], where: Where, panels: int, threads: int) -> tuple[Phase, Phase]:
     """Packing and multiplication as pieces for threads; those of the same shapes and strides differ by addresses alone."""
     a, b, c, out, _ = where
     apart = Where(a._replace(address=0), b._replace(address=0), c._replace(address=0), out._replace(address=0), ())
-    packing, multiplication, of_a = _records(config, shape, apart, threads)
+    packing, multiplication, of_a = _records(code, shape, apart, threads)
     packing, multiplication = packing.copy(), multiplication.copy()
     packing[:of_a, 0, _ADDRESS] += a.address
     packing[of_a:, 0, _ADDRESS] += b.address
@@ -165,17 +192,16 @@ def _phases(config: AmxConfig, shape: tuple[int, int, int], where: Where, panels
 
 
 @lru_cache(64)
-def _records(
-    config: AmxConfig, shape: tuple[int, int, int], where: Where, threads: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+def _records(code: _Code, shape: tuple[int, int, int], where: Where, threads: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """The calls of both phases for operands, results and panels at address 0, and how many pieces pack A."""
-    product, (m, n, k) = _Product(config, shape), shape
+    (config, how), (m, n, k) = code, shape
+    product = _Product(config, shape, how)
     at_once = product.at_once()
     firsts = [np.arange(0, blocks, at_once) for blocks in product.blocks]
     packing = np.zeros((sum(map(len, firsts)), 1, 1 + len(where.a) + 5), np.int64)
     panels = 0
     parts = np.split(packing[:, 0], [len(firsts[0])])
-    for records, first, size, operand, entry in zip(parts, firsts, (m, n), where[:2], entries(), strict=True):
+    for records, first, size, operand, entry in zip(parts, firsts, (m, n), where[:2], entries(*how), strict=True):
         records[:, 0], records[:, 1:-5], records[:, -5] = entry, operand, k
         records[:, -4], records[:, -3] = first * BLOCK, np.minimum((first + at_once) * BLOCK, size)
         records[:, _PANELS] = panels + first * product.block_bytes

@@ -144,19 +144,6 @@ def copy_byte(typing_context: Any, source: Any, target: Any) -> Any:
 
 
 @intrinsic
-def copy_line(typing_context: Any, source: Any, target: Any) -> Any:
-    """Copy the bytes of a cache line from address to address, aligned or not."""
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        emitter = Emitter(builder)
-        source, target = (builder.inttoptr(address, POINTER) for address in args)
-        emitter.store(emitter.load(vector(I8, LINE), source), target)
-        return context.get_dummy_value()
-
-    return kinds.none(kinds.int64, kinds.int64), generate
-
-
-@intrinsic
 def word_of_run(typing_context: Any, config: Any, address: Any, flip: Any) -> Any:
     """The word of `elements` bytes that follow one another."""
 
@@ -180,28 +167,6 @@ def words_of_lines(typing_context: Any, config: Any, address: Any, k_stride: Any
         return context.get_dummy_value()
 
     return kinds.none(config, kinds.int64, kinds.int64, kinds.int64, kinds.int64), generate
-
-
-@intrinsic
-def copy_turned(typing_context: Any, address: Any, line_stride: Any, target: Any) -> Any:
-    """Copy 16 words each of 16 lines, `line_stride` bytes apart: the first ones of all lines, then the next ones, one after the other."""
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        emitter, (address, line_stride, target) = Emitter(builder), args
-        source, goal, count = builder.inttoptr(address, POINTER), builder.inttoptr(target, POINTER), LINE // 4
-        lines = [emitter.load(vector(I32, count), source, emitter.scaled(line_stride, line)) for line in range(count)]
-        for size in (1, 2, 4, 8):  # squares of so many words change places across the diagonal
-            lower = [lane if not lane & size else count + lane - size for lane in range(count)]
-            upper = [lane + size if not lane & size else count + lane for lane in range(count)]
-            for line in range(count):
-                if not line & size:
-                    pair = lines[line], lines[line + size]
-                    lines[line], lines[line + size] = (emitter.shuffle(*pair, picks) for picks in (lower, upper))
-        for number, line in enumerate(lines):
-            emitter.store(line, goal, LINE * number)
-        return context.get_dummy_value()
-
-    return kinds.none(kinds.int64, kinds.int64, kinds.int64), generate
 
 
 @intrinsic

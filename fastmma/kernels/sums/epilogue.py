@@ -14,7 +14,7 @@ from fastmma.host.threads import parallel_for
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.direct import emitted
-from fastmma.kernels.llvm.simd import bitcast, convert, extract, fma, load_scalar, select, splat, store, zeros
+from fastmma.kernels.llvm.simd import bitcast, convert, extract, fma, load, load_scalar, select, splat, store, zeros
 from fastmma.kernels.matrices.accumulators import MAGNITUDE, NAN, SIGN, half_narrowed, half_rounded, half_widened
 from fastmma.kernels.matrices.addresses import LINES, NOWHERE, Matrix, load_code, load_codes, matrix
 from fastmma.kernels.params import ADDENDS, FORMULAS, OPERATIONS, Step
@@ -23,6 +23,7 @@ _MULTIPLY, _ADD, _FMA, _ACCUMULATE, _RELU, _BF16, _F16, _FROM_S32 = range(len(OP
 _F32_ADDEND, _BF16_ADDEND, _F16_ADDEND = range(len(ADDENDS))
 SUMS, OUT, ROWS, ROW, FIRST, SECOND = 0, 2, 8, 9, 1, 5  # places of addresses in the numbers; FIRST and SECOND in a row
 _AT_ONCE = 1 << 16  # sums
+_CODES = 32  # that are written together, where they are adjacent
 _SEGMENT = 1 << 10  # of a row, which stays in a core's nearest cache from one step to the next
 
 
@@ -66,6 +67,11 @@ class EpilogueForm(NamedTuple):
     out: str
     kept: object = None
 
+    @property
+    def rounds_alone(self) -> bool:
+        """Tell whether nothing is done but to round to bf16."""
+        return self.out == "bf16" and [row.operation for row in self.rows] == [_BF16]
+
 
 @inner
 def _operand(source: Operand, row: int, column: int, count: int) -> Any:
@@ -86,7 +92,8 @@ def _operand(source: Operand, row: int, column: int, count: int) -> Any:
 
 
 @inner
-def _rounded_to_bf16(bits: Any) -> Any:
+def rounded_to_bf16(bits: Any) -> Any:
+    """f32 bits of no NaN, rounded to nearest even among the values of bf16."""
     return (bits + 0x7FFF + ((bits >> 16) & 1)) & -0x10000
 
 
@@ -100,7 +107,7 @@ def _codes_of(bits: Any, half: int, rounds: bool) -> Any:
     """The 16-bit codes of sums, which have been rounded or are to be; NaN is canonical."""
     if rounds:
         x = bitcast(bits, np.float32)
-        rounded = _rounded_to_half(bits) if half else _rounded_to_bf16(bits)
+        rounded = _rounded_to_half(bits) if half else rounded_to_bf16(bits)
         bits = select(x != x, NAN, rounded)
     return convert(half_narrowed(bits) if half else bits >> 16, np.uint16)
 
@@ -135,7 +142,7 @@ def _step(operation: int, sums: Matrix, left: Operand, right: Operand, row: int,
     elif operation == _FROM_S32:
         x = convert(bits, np.float32)
     elif operation == _BF16:
-        x = select(x != x, x, bitcast(_rounded_to_bf16(bits), np.float32))
+        x = select(x != x, x, bitcast(rounded_to_bf16(bits), np.float32))
     else:
         x = select(x != x, x, bitcast(_rounded_to_half(bits), np.float32))
     result = bitcast(x, np.int32)
@@ -174,7 +181,13 @@ def run_steps(numbers: int, start: int, stop: int) -> None:
                 for column in range(left, right, LINES):
                     _step(operation, sums, first, second, row, column, min(right - column, LINES))
             if out.address != 0:
-                for column in range(left, right, LINES):
+                many = left
+                if out.column_stride == 2:
+                    many = right - (right - left) % _CODES
+                for column in range(left, many, _CODES):
+                    lanes = load(sums.address + row * sums.row_stride + 4 * column, np.int32, _CODES)
+                    store(_codes_of(lanes, half, rounds), out.address + row * out.row_stride + 2 * column)
+                for column in range(many, right, LINES):
                     count = min(right - column, LINES)
                     bits = load_codes(sums.address + row * sums.row_stride + 4 * column, 4, 4, count)
                     place = out.address + row * out.row_stride + column * out.column_stride

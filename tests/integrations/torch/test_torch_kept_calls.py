@@ -76,6 +76,8 @@ SUMS: tuple[Call, ...] = (
     lambda x, _: torch.log_softmax(x, 1),
     lambda x, _: functional.layer_norm(x, [24]),
     lambda x, _: functional.layer_norm(x, [24, 24]),
+    lambda x, _: functional.layer_norm(x.flatten()[1:25], [24]),
+    lambda x, y: functional.layer_norm(x, [24], y.flatten()[1:25]),
     lambda x, y: functional.layer_norm(x, [24], y[0]),
     lambda x, y: functional.layer_norm(x, [24], y[0], x[1]),
     lambda x, y: functional.layer_norm(x, [24], x[1], y[0]),
