@@ -105,10 +105,11 @@ def _to_half(bits: Any) -> Any:
 def _read_state(shape: Any, extent: Extent, c: Matrix, limits: Limits, state: int, fallback_rows: Any) -> None:
     """The initial sums as float32, +0 without c; rows with a c that the micro-kernel cannot take are marked."""
     if c.address == 0:
-        for place in range(0, (extent.last - extent.first) * shape.panel * 4, shape.panel):
-            store(splat(np.uint8(0), shape.panel), state + place)
-        for row in range(fallback_rows.size):
-            fallback_rows[row] = np.uint8(0)
+        for row in range(extent.last - extent.first):
+            for place in range(0, shape.panel * 4, shape.panel):
+                store(splat(np.uint8(0), shape.panel), state + row * shape.panel * 4 + place)
+            if row < fallback_rows.size:  # in a loop of its own, LLVM would call the C library's memset, and have to link it
+                fallback_rows[row] = np.uint8(0)
         return
     zero = splat(np.int32(0), LINES)
     for row in range(extent.last - extent.first):
