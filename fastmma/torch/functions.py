@@ -18,6 +18,7 @@ from fastmma.host.threads import with_threads
 from fastmma.torch import draws, formulas, lists, loss_formulas, quotients, reductions
 from fastmma.torch.arrays import DTYPES, as_numpy, to_numpy
 from fastmma.torch.formulas import BITS, Formula
+from fastmma.torch.norms import ALIGNED, PlacedNorm, place_layer_norm
 from fastmma.torch.operators import IN_PLACE, NEW, OUT, form_of
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class PlacedRows(NamedTuple):
     def compute(self, args: tuple[Any, ...], result: Tensor, threads: int | None) -> Tensor | None:
         """Compute a call into memory for its result; return None where its address decides how a GPU adds."""
         x = args[0]
-        if x.storage_offset() * x.itemsize % reductions.ALIGNED:
+        if x.storage_offset() * x.itemsize % ALIGNED:
             return None
         self.normalizer.run(x.data_ptr(), result.data_ptr(), threads)
         return result
@@ -261,14 +262,14 @@ class Reduced(NamedTuple):
             return None
 
 
-def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reduced | reductions.PlacedNorm | None:
+def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reduced | PlacedNorm | None:
     """Find what computes calls like one that `compute` computed; None where it is no sum whose arguments all tell its form."""
     overload = _overload(func)
     is_sum = overload.name in reductions.ROWS and overload.name not in ROWS
     if not is_sum or overload.draws or overload.form != NEW or any(isinstance(each, complex) for each in args):
         return None
     if overload.name == _LAYER_NORM:
-        placed = reductions.place_layer_norm(_arguments(overload, args, kwargs), places_of(args))
+        placed = place_layer_norm(_arguments(overload, args, kwargs), places_of(args))
         if placed is not None:
             return placed
     return Reduced(overload.name, overload, dict(kwargs))

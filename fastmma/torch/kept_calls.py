@@ -12,8 +12,8 @@ from fastmma.functions import autocast
 from fastmma.host.float_mode import is_default
 from fastmma.torch.functions import Placed, PlacedRows, Reduced, place, places_of, reduction
 from fastmma.torch.kinds import FIXED, MENDED, Kind
+from fastmma.torch.norms import PlacedNorm
 from fastmma.torch.plans import ALIGNED
-from fastmma.torch.reductions import PlacedNorm
 from fastmma.torch.report import EMULATED, Line, Tally
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastmma.functions import embedding, group_norm, largest, losses, norms, optimizers, reduce, scans, softmax
-from fastmma.functions.fixed_norms import FixedNorm, NormForm, fixed_norm
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch import interpolations, pools
 from fastmma.torch.arrays import DTYPES, as_numpy, to_numpy, to_torch
 from fastmma.torch.batch_norms import normalize, normalize_backward
+from fastmma.torch.norms import ALIGNED, norm_of
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _SUMMED = frozenset({0.0, 1.0, 2.0, math.inf, -math.inf})  # orders of norms that take no power
-ALIGNED = 16  # bytes of an address from which kernels load vectors
 _REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
 
 Arguments = Mapping[str, Any]
@@ -198,87 +197,8 @@ def _masked(given: Arguments, gradients: tuple[Tensor, ...], count: int) -> tupl
     return tuple(each if wanted else None for each, wanted in zip(whole, given["output_mask"], strict=True))
 
 
-def _is_plain(tensor: Tensor) -> bool:
-    """Tell whether kernels read a tensor where it lies."""
-    return tensor.is_contiguous() and not tensor.storage_offset() * tensor.itemsize % ALIGNED and not tensor.is_neg()
-
-
-class Norm(NamedTuple):
-    """A norm of tensors of one form.
-
-    Attributes
-    ----------
-    fixed : FixedNorm
-    centred : bool
-        Whether means are subtracted.
-    shape, outer : tuple of int
-        Of the results, and of means and factors.
-    dtype : torch.dtype
-    """
-
-    fixed: FixedNorm
-    centred: bool
-    shape: tuple[int, ...]
-    outer: tuple[int, ...]
-    dtype: torch.dtype
-
-    def compute(self, eps: float, operands: tuple[Tensor | None, ...], threads: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute the results, means, or zeros in their place, and factors of the input, a weight and a bias."""
-        result = torch.empty(self.shape, dtype=self.dtype)
-        mean, rstd = torch.empty(self.outer, dtype=torch.float32), torch.empty(self.outer, dtype=torch.float32)
-        if not self.centred:
-            mean.zero_()
-        x, weight, bias = (0 if each is None else each.data_ptr() for each in operands)
-        self.fixed(eps, x, weight, bias, result.data_ptr(), mean.data_ptr(), rstd.data_ptr(), threads)
-        return result, mean, rstd
-
-
-class PlacedNorm(NamedTuple):
-    """A norm of arguments of a call, at places among them; -1 stands for an operand that is not there.
-
-    Attributes
-    ----------
-    norm : Norm
-    eps : float
-    places : tuple of int
-        Of the input, a weight and a bias.
-    """
-
-    norm: Norm
-    eps: float
-    places: tuple[int, ...]
-
-    def compute(self, args: tuple[Any, ...], threads: int | None) -> tuple[Tensor, ...] | None:
-        """Compute a call of the same form; None where an address decides how a GPU adds."""
-        operands = tuple(None if place < 0 else args[place] for place in self.places)
-        if any(each is not None and each.storage_offset() * each.itemsize % ALIGNED for each in operands):
-            return None
-        return self.norm.compute(self.eps, operands, threads)
-
-
-def place_layer_norm(given: Arguments, places: Mapping[int, int]) -> PlacedNorm | None:
-    """Find what computes layer norms like one whose arguments are `given`, whose tensors have places by their identities."""
-    found = _norm_of(given, True)
-    operands = (given["input"], given["weight"], given["bias"])
-    placed = tuple(-1 if each is None else places.get(id(each)) for each in operands)
-    return None if found is None or None in placed else PlacedNorm(found, given["eps"], placed)  # type: ignore[arg-type]
-
-
-def _norm_of(given: Arguments, centred: bool) -> Norm | None:
-    """Find the norm of operands where they lie; None where `fastmma.functions.norms` is to look at them."""
-    x, shape, operands = given["input"], given["normalized_shape"], (given["weight"], given.get("bias"))
-    columns, tensors = math.prod(shape), [x, *(each for each in operands if each is not None)]
-    alike = all(each.dtype is x.dtype and _is_plain(each) for each in tensors) and list(x.shape[-len(shape) :]) == list(shape)
-    weighted, biased = (each is not None for each in operands)
-    if not alike or not x.numel() or columns % norms.VECTOR or (biased and not weighted):
-        return None
-    rows, outer = x.numel() // columns, (*x.shape[: x.dim() - len(shape)], *(1 for _ in shape))
-    fixed = fixed_norm(NormForm(rows, columns, DTYPES[x.dtype], weighted, biased, centred))
-    return Norm(fixed, centred, tuple(x.shape), outer, x.dtype)
-
-
 def _layer_norm(given: Arguments) -> tuple[Tensor, ...]:
-    found = _norm_of(given, True)
+    found = norm_of(given, True)
     if found is not None:
         return found.compute(given["eps"], (given["input"], given["weight"], given["bias"]))
     arrays = as_gpu_array(given["input"]), given["normalized_shape"], _maybe(given["weight"]), _maybe(given["bias"])
@@ -306,7 +226,7 @@ def _layer_norm_backward(given: Arguments) -> tuple[Tensor | None, ...]:
 
 
 def _rms_norm(given: Arguments) -> tuple[Tensor, ...]:
-    found = _norm_of(given, False)
+    found = norm_of(given, False)
     if found is not None:
         eps = norms.EPSILON if given["eps"] is None else given["eps"]
         return found.compute(eps, (given["input"], given["weight"], None))[::2]
