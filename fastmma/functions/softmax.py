@@ -29,17 +29,9 @@ _THREADS = 1024
 _SHARED = 49152  # bytes of a block's shared memory
 _REGISTERS = 9  # elements of a thread that it keeps
 _LOAD = 16  # bytes
-_LINE = 16  # numbers of a line of the cache
 _PART, _PARTS_OF = 1 << 17, 8  # elements and rows that are computed at a time
 SHORT = 32  # elements of a row, below which a loop over each is slow
 _SPATIAL = 64  # threads along the axis share a row where no more lie across it, and no fewer along it
-
-
-def _from_line(rows: int, columns: int) -> Floats:
-    """Return memory from the beginning of a line of the cache on: vectors that straddle two lines take twice as long."""
-    memory = np.empty(rows * columns + _LINE, np.float32)
-    start = -address_of(memory) // F32.itemsize % _LINE
-    return memory[start : start + rows * columns].reshape(rows, columns)
 
 
 def _warp_sum(values: Floats) -> Floats:
@@ -48,8 +40,8 @@ def _warp_sum(values: Floats) -> Floats:
     if values.shape[1] % WARP or not values.flags.c_contiguous:
         kernels.functions.sums.add_warps(values, lanes, sums)
     else:
-        scratch = _from_line(1, WARP // 2)
-        kernels.functions.sums.add_whole_warps(address_of(values), *values.shape, address_of(scratch), address_of(sums))
+        scratch = kernels.matrices.memory.AlignedMemory(WARP // 2 * F32.itemsize)
+        kernels.functions.sums.add_whole_warps(address_of(values), *values.shape, scratch.address, address_of(sums))
     return sums
 
 
@@ -116,7 +108,7 @@ def _each_part(compute: Callable[[slice, Floats], None], rows: NDArray[Any]) -> 
 
     def run(first: int, stop: int, worker: int) -> None:
         if worker not in kept:
-            kept[worker] = _from_line(size, rows.shape[1])
+            kept[worker] = kernels.matrices.memory.aligned_empty((size, rows.shape[1]), np.float32)
         compute(slice(first, stop), kept[worker][: stop - first])
 
     parallel_for(run, len(rows), thread_count(None), size)
@@ -154,7 +146,8 @@ class Normalizer:
 
         def compute(first: int, stop: int, worker: int) -> None:
             if worker not in kept:
-                kept[worker] = _from_line(self._size, self._width), np.empty((2, self._size), np.float32)
+                values = kernels.matrices.memory.aligned_empty((self._size, self._width), np.float32)
+                kept[worker] = values, np.empty((2, self._size), np.float32)
             given, made = (start + first * self._width * size for start, size in zip((x, out), self._sizes, strict=True))
             self._part(stop - first, given, made, *kept[worker])
 
