@@ -34,7 +34,7 @@ def _own(plan: AccumulationPlan, backend: Backend) -> int:
 
 
 class ScaledForm(NamedTuple):
-    """What computes small products of block-scaled matrices of some shapes, by one plan."""
+    """Multiply small block-scaled matrices of some shapes by one plan."""
 
     fixed: FixedScaled
     finish: Epilogue

@@ -130,7 +130,7 @@ class BlockConfig:
 
     @property
     def growth(self) -> float:
-        """What steps multiply sums by; 0 where the last bits of sums are set instead."""
+        """Return what steps multiply sums by; 0 where the last bits of sums are set instead."""
         return 0.0 if self.single or self.half else 1 + 2.0**-self.extra_bits
 
     @property

@@ -23,7 +23,7 @@ _LANES = 16  # bytes of a row of B that become a line with those of the next row
 @constant
 @dataclass(frozen=True)
 class Numbers:
-    """How codes of a byte each become bytes of numbers: ``((min(code, most) ^ sign) - sign) | ones``; A's zeros have to stay zeros."""
+    """Describe how codes of a byte become bytes of numbers: ``((min(code, most) ^ sign) - sign) | ones``; A's zeros have to stay zeros."""
 
     most: int = 255
     sign: int = 0  # the sign bit of numbers of fewer bits; 255 negates
