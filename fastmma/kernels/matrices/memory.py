@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LINE = 64  # bytes of the cache
+from fastmma.host import addresses
+
+LINE = addresses.LINE
 
 
 class AlignedMemory:
@@ -35,8 +37,3 @@ class AlignedMemory:
         size = math.prod(shape) * np.dtype(dtype).itemsize
         array: NDArray[Any] = self._bytes[self._start : self._start + size].view(dtype).reshape(shape)
         return array
-
-
-def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """An array that starts at a cache line."""
-    return AlignedMemory(math.prod(shape) * np.dtype(dtype).itemsize).array(shape, dtype)
