@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from fastmma.kernels.integer.amx_kernel import BLOCK
+from fastmma.kernels.block_tiles import BLOCK
 from fastmma.kernels.integer.amx_lines import BYTES, LINES, Numbers, copy_line, copy_lines, copy_part, copy_turned, copy_woven
 from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.panels import Operand, Result

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -11,6 +15,7 @@ from numpy.typing import NDArray
 from fastmma.host import addresses
 
 LINE = addresses.LINE
+_MOST_KEPT = 1 << 28  # bytes
 
 
 class AlignedMemory:
@@ -37,3 +42,34 @@ class AlignedMemory:
         size = math.prod(shape) * np.dtype(dtype).itemsize
         array: NDArray[Any] = self._bytes[self._start : self._start + size].view(dtype).reshape(shape)
         return array
+
+
+class KeptMemory:
+    """Memory of the last product, at most 256 MB, for the next one: to map it anew takes longer than to fill it."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[int, AlignedMemory]] = deque(maxlen=1)
+
+    @contextmanager
+    def lent(self, size: int) -> Iterator[int]:
+        """Lend the address of so many bytes; who asks while others have them gets new memory."""
+        try:
+            kept = self._kept.pop()
+        except IndexError:
+            kept = 0, AlignedMemory(0)
+        if kept[0] < size:
+            kept = size, AlignedMemory(size)
+        yield kept[1].address
+        if kept[0] <= _MOST_KEPT:
+            self._kept.append(kept)
+
+
+def places_of(*sizes: int) -> list[int]:
+    """Return where parts of these sizes begin that follow one another, each at a cache line, and where the last one ends.
+
+    Examples
+    --------
+    >>> places_of(100, 64)
+    [0, 128, 192]
+    """
+    return [0, *accumulate(-(-size // LINE) * LINE for size in sizes)]
