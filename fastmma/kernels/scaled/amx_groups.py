@@ -97,11 +97,13 @@ class _Product:
     """A product, slice after slice of k, whose packed operands share memory."""
 
     def __init__(self, p: Scaled, operands: ScaledOperands, threads: int, plain: bool) -> None:
-        self._how, self._step, self._kept = AmxGroupConfig(p.step // CHUNK, plain), p.step, adjacent(operands.a, operands.b)
+        self._how, self._kept = AmxGroupConfig(p.step // CHUNK, plain), adjacent(operands.a, operands.b)
+        self._step: int = p.step
         a, b = self._kept
         self._sides = left_of(a, operands.scale_a, shift_of(p)), right_of(b, operands.scale_b, shift_of(p))
         self._c, self._out, self._tables = operands.c, operands.out, tables_of(p.scale)
-        self._bits, self._lines, self._depth = highest_sum(p), operands.out.shape, a.shape[1]
+        self._bits, self._lines = highest_sum(p), operands.out.shape
+        self._depth: int = a.shape[1]
         self._threads = min(threads, max(1, self._out.size * self._depth // _WORK_OF_A_THREAD))
         self._blocks = [-(-lines // BLOCK) for lines in self._lines]
         self._steps = -(-self._depth // p.step)
@@ -131,7 +133,7 @@ class _Product:
 
     def _steps_from(self, start: int) -> int:
         """Count the steps of a slice."""
-        return min(self._steps - start // self._step, _SLICE // self._step)
+        return -(-min(self._depth - start, _SLICE) // self._step)
 
     def _packing(self, number: int, start: int, place: int, facts: tuple[int, int]) -> NDArray[np.int64]:
         """Cut the packing of a slice into pieces."""
