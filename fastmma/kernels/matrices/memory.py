@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LINE = 64  # bytes of the cache
+from fastmma.host import addresses
+
+LINE = addresses.LINE
 _MOST_KEPT = 1 << 28  # bytes
 
 
@@ -71,8 +73,3 @@ def places_of(*sizes: int) -> list[int]:
     [0, 128, 192]
     """
     return [0, *accumulate(-(-size // LINE) * LINE for size in sizes)]
-
-
-def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """An array that starts at a cache line."""
-    return AlignedMemory(math.prod(shape) * np.dtype(dtype).itemsize).array(shape, dtype)
