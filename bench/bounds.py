@@ -82,6 +82,8 @@ def _bytes(quick: bool, rounds: int) -> Iterator[Row]:
             yield Row(
                 f"AMX over VNNI: {kind}, n = {n}", found[kind] / found[f"{kind} amx"], rates[TILES] / rates[DOTS], "loops on registers"
             )
+        for scheme, name in zip(amx.SCALED, ("NVFP4", "MXFP4"), strict=True):
+            yield Row(f"AMX over VNNI: {name}, n = {n}", found[scheme] / found[f"{scheme} amx"])
         yield Row(f"bits as bytes on AMX over popcounts, n = {n}", found["popcount"] / found["bits"])
 
 

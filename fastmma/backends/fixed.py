@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -13,9 +13,10 @@ from fastmma.backends.call import Codes, Operation
 from fastmma.backends.holds import blocks_of, cpu
 from fastmma.backends.parameters import fused_parameters, scaled_parameters
 from fastmma.backends.problem import Extents, Problem, Strides
-from fastmma.kernels.params import PartsOfK
+from fastmma.kernels.params import PartsOfK, Scaled
 
 if TYPE_CHECKING:
+    from fastmma.kernels.scaled.lines import ScaledOperands
     from fastmma.kernels.sums.epilogue import EpilogueForm
 
 
@@ -61,16 +62,34 @@ class FixedScaled(Protocol):
 def fixed_scaled(operation: Operation, shape: tuple[int, int, int], threads: int, usable: frozenset[str]) -> FixedScaled | None:  # noqa: ARG001
     """Find what computes products of a shape (M, N, K) on a CPU of these features, or None where no kernel does it in one go."""
     problem = Problem(operation, Extents(1, *shape), Strides((), ()), False, True, False)
-    if operation.own or route.refusal(route.row_named("groups of a form").row, problem, threads, "forms"):
+    fit = [name for name in _SCALED if not operation.own and not route.refusal(route.row_named(name).row, problem, threads, "forms")]
+    if not fit:
         return None
-    from fastmma.kernels.scaled import lines, small_groups
+    from fastmma.kernels.scaled import lines
 
-    p = scaled_parameters(operation)
+    kernels = [_SCALED[name](scaled_parameters(operation), shape) for name in fit]
 
     def multiply(a: Codes, b: Codes, scale_a: Codes, scale_b: Codes, out: Codes, factor: np.float32) -> bool:
-        return small_groups.multiply(p, lines.ScaledOperands(a, b, None, out, scale_a, scale_b), factor)
+        operands = lines.ScaledOperands(a, b, None, out, scale_a, scale_b)
+        return any(kernel(operands, factor) for kernel in kernels)
 
     return multiply
+
+
+def _small_groups(p: Scaled, _shape: tuple[int, int, int]) -> Callable[[ScaledOperands, np.float32], bool]:
+    from fastmma.kernels.scaled import small_groups
+
+    return partial(small_groups.multiply, p)
+
+
+def _small_groups_on_amx(p: Scaled, shape: tuple[int, int, int]) -> Callable[[ScaledOperands, np.float32], bool]:
+    from fastmma.kernels.scaled import amx_small_groups
+
+    return amx_small_groups.FixedGroups(p, shape)
+
+
+# tried one after the other: a kernel says whether operands are within its reach
+_SCALED = {"groups on AMX of a form": _small_groups_on_amx, "groups of a form": _small_groups}
 
 
 def _blocks(problem: Problem, form: Form, epilogue: EpilogueForm | None) -> Fixed:

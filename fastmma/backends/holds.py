@@ -179,6 +179,12 @@ def _groups(problem: Problem) -> bool:
     return holds(problem.operation) and groups.supported(scaled_parameters(problem.operation))
 
 
+def _groups_on_amx(problem: Problem) -> bool:
+    from fastmma.kernels.scaled import amx_groups
+
+    return holds(problem.operation) and amx_groups.supported(scaled_parameters(problem.operation))
+
+
 def _scaled_panels(problem: Problem) -> bool:
     from fastmma.kernels.scaled import products
 
@@ -221,6 +227,7 @@ HALVES = Holds("sums of an instruction that start at zero and join c, exact in f
 SCALED_TILES = Holds("ue8m0, tiles that fit blocks", _tiles_of_scales)
 GROUP_TILES = Holds("groups of e2m1, tiles of 8 columns", _tiles_of_groups)
 GROUPS = Holds("groups of e2m1 with 35 alignment bits", _groups)
+GROUPS_ON_AMX = Holds("groups of e2m1 with 35 alignment bits, steps of 64 or 128 k", _groups_on_amx)
 SCALED_PANELS = Holds("ue8m0, sums exact in float lanes", _scaled_panels)
 PROMOTED = Holds("dense, whole steps a sum, which is f32 and exact in float lanes", _promoted)
 WINDOW = Holds("steps of which c is a term, nothing rounded down, nothing flushed, aligned sums of 64 bits", _in_window)

@@ -53,6 +53,8 @@ _LARGE = tuple({**each, "work": (1 << 16, ANY), "rows": (4, ANY), "columns": (4,
 _LARGE_SHORT = tuple({**each, "bits of an exponent": (0, 5)} for each in _LARGE)  # exponents of products fit into bytes
 # beyond it the Python of a product of any size takes a hundredth of its time
 _SMALL_GROUPS = tuple({**each, "c": (0, 0), "rows": (0, 1024), "work": (1, 1 << 26)} for each in _MATRICES)
+_GROUPS_ON_AMX = tuple({**each, "work": (1 << 18, ANY), "rows": (16, ANY), "columns": (16, ANY), "k": (64, ANY)} for each in _MATRICES)
+_SMALL_GROUPS_ON_AMX = tuple({**each, "c": (0, 0), "work": (1 << 18, 1 << 26), "k": (64, 4096)} for each in _GROUPS_ON_AMX)
 _BLOCKS_OF_TILES = ({"work": (1 << 23, ANY), "rows": (64, ANY), "columns": (16, ANY), "k": (16, ANY)},)
 _MANY_BITS = ({"work": (1 << 33, ANY), "rows": (512, ANY), "columns": (512, ANY), "k": (512, ANY)},)
 _SOME = {"products": (1, ANY), "work": (1, ANY)}
@@ -147,6 +149,17 @@ ROUTES = (
         fallback="",
         cost=19,
     ),
+    Route(
+        "groups on AMX of a form",
+        "forms",
+        "scaled/amx_small_groups.py",
+        "AMX_BF16",
+        _BOTH,
+        True,
+        holds.GROUPS_ON_AMX,
+        _SMALL_GROUPS_ON_AMX,
+        cost=6,
+    ),
     Route("groups of a form", "forms", "scaled/small_groups.py", "GROUPS", _BOTH, True, holds.GROUPS, _SMALL_GROUPS, cost=14),
     Route("registers", "registers", "fused/batch.py", "FUSED", _FUSED, False, holds.REGISTERS, cost=66),
     Route(
@@ -218,6 +231,17 @@ ROUTES = (
         _SOME_SINGLE,
         fallback="exact",
         cost=140,
+    ),
+    Route(
+        "groups on AMX",
+        "products",
+        "scaled/amx_groups.py",
+        "AMX_BF16",
+        _BOTH,
+        True,
+        holds.GROUPS_ON_AMX,
+        _GROUPS_ON_AMX,
+        cost=4,
     ),
     Route(
         "small groups",

@@ -132,13 +132,25 @@ def groups(problem: Problem, operands: Operands, out: Codes, threads: int) -> Fa
     return _lines_of_each(groups.multiply, problem, operands, out, threads)
 
 
+def groups_on_amx(problem: Problem, operands: Operands, out: Codes, threads: int) -> Fallbacks:
+    """Multiply elements times scales, as bf16 numbers."""
+    from fastmma.kernels.scaled import amx_groups
+
+    p = scaled_parameters(problem.operation)
+    return _left([amx_groups.multiply(p, _scaled_operands(one, results), threads) for one, results in each(operands, out)])
+
+
 def small_groups(problem: Problem, operands: Operands, out: Codes, threads: int) -> Fallbacks:  # noqa: ARG001 - one does them
     """Multiply sums of groups in one go."""
     from fastmma.kernels.scaled import small_groups
 
-    p, every = scaled_parameters(problem.operation), slice(None)
-    done = [small_groups.multiply(p, _scaled_operands(one, results)) for one, results in each(operands, out)]
-    return [Fallback(slice(index, index + 1), every, every) for index, reached in enumerate(done) if not reached]
+    p = scaled_parameters(problem.operation)
+    return _left([small_groups.multiply(p, _scaled_operands(one, results)) for one, results in each(operands, out)])
+
+
+def _left(reached: list[bool]) -> Fallbacks:
+    """Leave the products that were not within reach."""
+    return [Fallback(slice(index, index + 1), slice(None), slice(None)) for index, done in enumerate(reached) if not done]
 
 
 def _scaled_operands(one: Operands, out: Codes) -> ScaledOperands:
@@ -253,6 +265,7 @@ RUNS: dict[str, Kernel] = {
     "panels of halves": halves,
     "scaled tiles": scaled_tiles,
     "tiles of groups": tiles_of_groups,
+    "groups on AMX": groups_on_amx,
     "small groups": small_groups,
     "groups": groups,
     "scaled panels": scaled_panels,

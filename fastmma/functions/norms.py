@@ -25,7 +25,7 @@ from fastmma.functions.arithmetic import BITS, Floats, apply, fuse, widen
 from fastmma.functions.block import halve_rows, start_sums
 from fastmma.functions.fixed_norms import NormForm, fixed_norm
 from fastmma.functions.moments import join_block, take_elements
-from fastmma.host.addresses import address_of
+from fastmma.host.addresses import address_of, aligned_empty
 from fastmma.host.errors import NotEmulatedError, OperandError
 from fastmma.host.float_mode import default_floats
 
@@ -77,7 +77,7 @@ def _norm(x: NDArray[Any], shape: Sequence[int], weight: Any, bias: Any, eps: fl
     if x.size and x.dtype in BITS and columns % VECTOR == 0:
         rows = x.size // columns
         given = [None if each is None else np.ascontiguousarray(each) for each in (x, weight, bias)]
-        result, mean, rstd = kernels.matrices.memory.aligned_empty(x.shape, x.dtype), np.zeros(rows, np.float32), np.empty(rows, np.float32)
+        result, mean, rstd = aligned_empty(x.shape, x.dtype), np.zeros(rows, np.float32), np.empty(rows, np.float32)
         norm = fixed_norm(NormForm(rows, columns, x.dtype, weight is not None, bias is not None, centred))
         norm(eps, *(0 if each is None else address_of(each) for each in given), *map(address_of, (result, mean, rstd)))
         return result, _Statistics(mean, rstd)
@@ -112,7 +112,7 @@ def _backward(
     rstd = np.ascontiguousarray(factors_of_rows).reshape(-1)
     mean = np.zeros(rows, np.float32) if means is None else np.ascontiguousarray(means).reshape(-1)
     factors = np.ones(columns, np.float32) if w is None else w
-    scratch = kernels.matrices.memory.aligned_empty((2, _THREADS), np.float32)
+    scratch = aligned_empty((2, _THREADS), np.float32)
     total, products = np.empty(rows, np.float32), np.empty(rows, np.float32)
     given = map(address_of, (dy, values, factors, mean, rstd))
     kernels.functions.norms.add_along_rows(*given, rows, columns, *map(address_of, (scratch, total, products)))

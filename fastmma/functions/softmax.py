@@ -21,7 +21,7 @@ from fastmma import kernels
 from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import BITS, F32, Floats, apply, widen
 from fastmma.functions.block import WARP, add_block, add_in_sequence, add_strided, add_unaligned, add_vectors, halve
-from fastmma.host.addresses import address_of
+from fastmma.host.addresses import address_of, aligned_empty
 from fastmma.host.float_mode import default_floats
 from fastmma.host.threads import parallel_for, thread_count
 
@@ -108,7 +108,7 @@ def _each_part(compute: Callable[[slice, Floats], None], rows: NDArray[Any]) -> 
 
     def run(first: int, stop: int, worker: int) -> None:
         if worker not in kept:
-            kept[worker] = kernels.matrices.memory.aligned_empty((size, rows.shape[1]), np.float32)
+            kept[worker] = aligned_empty((size, rows.shape[1]), np.float32)
         compute(slice(first, stop), kept[worker][: stop - first])
 
     parallel_for(run, len(rows), thread_count(None), size)
@@ -146,7 +146,7 @@ class Normalizer:
 
         def compute(first: int, stop: int, worker: int) -> None:
             if worker not in kept:
-                values = kernels.matrices.memory.aligned_empty((self._size, self._width), np.float32)
+                values = aligned_empty((self._size, self._width), np.float32)
                 kept[worker] = values, np.empty((2, self._size), np.float32)
             given, made = (start + first * self._width * size for start, size in zip((x, out), self._sizes, strict=True))
             self._part(stop - first, given, made, *kept[worker])

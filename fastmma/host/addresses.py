@@ -1,13 +1,18 @@
-"""Read where arrays lie in memory, asked as often as products are called."""
+"""Where arrays lie in memory: asked, and for results chosen, as often as products are called."""
 
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+LINE = 64  # bytes of the cache
 DATA = object.__basicsize__  # where NumPy's ABI has the address of an array's elements: asking the array takes five times as long
+_BYTE = np.dtype(np.uint8)  # a dtype is taken faster than the type of its elements
+_WORTH_ALIGNING = 1 << 15  # bytes of results: fewer are written faster than memory for them is aligned
 _word_at = ctypes.c_size_t.from_address
 
 
@@ -22,3 +27,20 @@ def address_of(array: NDArray[Any]) -> int:
     True
     """
     return _word_at(id(array) + DATA).value
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Return an array that starts at a cache line, and has its last one for itself.
+
+    Examples
+    --------
+    >>> address_of(aligned_empty((3, 5), "f4")) % LINE
+    0
+    """
+    memory = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + 2 * LINE, _BYTE)
+    return np.ndarray(shape, dtype, memory, -address_of(memory) % LINE)
+
+
+def empty_results(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array for results: one that starts at a cache line, if it is large enough."""
+    return (np.empty if math.prod(shape) * dtype.itemsize < _WORTH_ALIGNING else aligned_empty)(shape, dtype)

@@ -117,6 +117,7 @@ BITS = (
     WordsTile(_ANY, "bits_by_bytes", (4, 2, 4), (4, 4, 2)),
 )
 AMX: tuple[AmxTile, ...] = (AmxTile(_AVX512 | {"amx-tile", "amx-int8"}),)
+AMX_BF16: tuple[AmxTile, ...] = (AmxTile(_AVX512 | {"amx-tile", "amx-bf16"}),)
 
 
 class _Row(Protocol):

@@ -12,7 +12,7 @@ from fastmma.backends.call import Operands
 from fastmma.backends.engine import Backend
 from fastmma.backends.fixed import Fixed
 from fastmma.backends.resolve import backend_of
-from fastmma.host.addresses import address_of
+from fastmma.host.addresses import address_of, empty_results
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
 from fastmma.host.signatures import spell_keywords
@@ -144,7 +144,7 @@ class Prepared:
         _, a, b, c, bias, _, _, out, *_ = arguments
         addend = c if bias is None else bias
         if out is None:
-            result = np.empty(kept.shape, self._result)
+            result = empty_results(kept.shape, self._result)
         elif self._fits(out, kept.shape, (a, b, addend)):
             result = out
         else:

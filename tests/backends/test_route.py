@@ -29,7 +29,7 @@ from fastmma.kernels.fused import batch, exact, packed, portable, thin, window_l
 from fastmma.kernels.general import products as general
 from fastmma.kernels.integer import amx, b1, int8
 from fastmma.kernels.llvm import cpu
-from fastmma.kernels.scaled import group_tiles, groups, small_groups
+from fastmma.kernels.scaled import amx_groups, group_tiles, groups, small_groups
 from fastmma.kernels.scaled import products as scaled_panels
 from fastmma.kernels.scaled import tiles as scaled_tiles
 from fastmma.products.choice import default_instruction
@@ -43,6 +43,7 @@ ENTRIES: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (batch.Blocks, "run", ("blocks", "macro tiles in blocks")),
     (portable, "gemm", ("portable", "scaled portable")),
     (portable, "tiles", ("portable tiles", "scaled portable tiles")),
+    (amx_groups, "_Product", ("groups on AMX",)),
     (small_groups, "_memory_of", ("small groups",)),
     (groups, "_PackedProduct", ("groups",)),
     (scaled_panels, "multiply", ("scaled panels",)),
@@ -367,7 +368,7 @@ def test_doctor_knows_instructions(capsys: pytest.CaptureFixture[str]) -> None:
     assert taken == "sparse panels" if cpu.usable() >= AVX512 else taken in ("panels", "portable")
     scaled = OPERATIONS[-2][0]
     assert main(["doctor", "--route", "64x64x256", "--instruction", scaled, "--target", "sm_120a", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["taken"] in ("small groups", "scaled portable")
+    assert json.loads(capsys.readouterr().out)["taken"] in ("groups on AMX", "small groups", "scaled portable")
 
 
 def test_the_table_of_kernels_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import fastmma
 from fastmma import FastmmaError, scaling
+from fastmma.host.addresses import LINE, address_of
 from fastmma.products import repeated
 
 pytestmark = pytest.mark.best_kernels
@@ -63,6 +64,14 @@ def test_results_go_where_the_call_says() -> None:
             wanted, out = fastmma.gemm(a, b, out_dtype=dtype, backend="reference"), np.full((24, 32), 7, dtype)
             assert fastmma.gemm(a, b, out=out) is out
             assert out.tobytes() == wanted.tobytes()
+
+
+def test_large_results_begin_at_a_cache_line() -> None:
+    a, b = RNG.integers(-128, 128, (2, 96, 96), np.int8)
+    usual = a.astype(np.int32) @ b.astype(np.int32)
+    found = [fastmma.gemm(a, b, target="sm_90a") for _ in range(8)]  # all kept: no two are the same memory
+    assert all(np.array_equal(each, usual) for each in found)
+    assert not any(address_of(each) % LINE for each in found[3:])
 
 
 def test_a_form_is_found_by_one_look(monkeypatch: pytest.MonkeyPatch) -> None:

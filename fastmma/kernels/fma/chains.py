@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.addresses import aligned_empty
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.fma.chain_kernel import FmaConfig, config_on, run
 from fastmma.kernels.macro_tiles import MacroTile, OfWorkers, cut
-from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.tiles import CHAINS, tile_of_cpu
 
 _CHUNK_ROWS = 512

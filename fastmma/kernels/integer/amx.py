@@ -5,18 +5,19 @@ from __future__ import annotations
 import struct
 from collections import deque
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.kernels.integer.amx_kernel import BLOCK, KERNEL, SCRATCH, AmxConfig
+from fastmma.kernels.block_tiles import BLOCK, BlockTiles, cut_blocks
+from fastmma.kernels.integer.amx_kernel import KERNEL, SCRATCH, AmxConfig
 from fastmma.kernels.integer.amx_lines import BYTES, Numbers
 from fastmma.kernels.integer.amx_panels import WORDS, entries, packers, whole
 from fastmma.kernels.integer.words import Arithmetic, Where, address_at, locate
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES
 from fastmma.kernels.llvm.pieces import Phase, run_phases
-from fastmma.kernels.macro_tiles import FEWEST_BLOCKS, MacroTile, finish_empty
+from fastmma.kernels.macro_tiles import MacroTile, finish_empty
 from fastmma.kernels.matrices.memory import AlignedMemory
 
 _Bytes = NDArray[np.int8] | NDArray[np.uint8]
@@ -24,9 +25,6 @@ _Code = tuple[AmxConfig, tuple[Numbers, Numbers]]
 
 _PANEL_BYTES = 1 << 20  # of B in a macro tile: a half of the L2 cache
 _CHUNKS = 64  # tiles of k in a slice
-_HIGHEST = 128  # blocks of rows in a macro tile
-_TILES_PER_THREAD = 8
-_LAST = 4  # a part of all panels comes last, in macro tiles that are so much lower: no thread waits long for another
 _ROWS_BYTES = 1 << 16  # of A that are packed and multiplied before the next ones
 _UNDIVIDED = 1 << 32  # multiply-adds without a look around, some milliseconds
 _PACKED_AT_ONCE = 1 << 19  # bytes of an operand in a piece, at least a block
@@ -169,10 +167,10 @@ class _Product:
         """Count the blocks of an operand that are packed in a piece."""
         return max(1, _PACKED_AT_ONCE // self.block_bytes)
 
-    def tiles(self, threads: int) -> _MacroTiles:
+    def tiles(self, threads: int) -> BlockTiles:
         """Cut the results for so many threads."""
         m, n, k = self._shape
-        return _macro_tiles(m, n, min(k, _CHUNKS * ROW_BYTES), threads)
+        return cut_blocks(m, n, min(k, _CHUNKS * ROW_BYTES), threads)
 
 
 def _phases(code: _Code, shape: tuple[int, int, int], where: Where, panels: int, threads: int) -> tuple[Phase, Phase]:
@@ -213,32 +211,3 @@ def _records(code: _Code, shape: tuple[int, int, int], where: Where, threads: in
         for place, value in enumerate(product.numbers(where, 0, tiles, number * _CHUNKS, 0), start=1):
             multiplication[:, number, place] = value
     return packing, multiplication, len(firsts[0])
-
-
-class _MacroTiles(NamedTuple):
-    """Rows and columns of macro tiles, as `MacroTile` has those of one."""
-
-    row: NDArray[np.int64]
-    last_row: NDArray[np.int64]
-    column: NDArray[np.int64]
-    last_column: NDArray[np.int64]
-
-
-@lru_cache(16)
-def _macro_tiles(rows: int, columns: int, depth: int, threads: int) -> _MacroTiles:
-    """MacroTiles whose part of B stays in the L2 cache, narrower where threads would have too few of them, panel after panel."""
-    down, across = -(-rows // BLOCK), -(-columns // BLOCK)
-    wide, high, last = max(1, _PANEL_BYTES // (depth * BLOCK)), _HIGHEST, 0
-    if threads > 1:
-        wide = min(wide, max(2, across * -(-down // FEWEST_BLOCKS) // (2 * threads)))
-        panels = -(-across // wide)
-        high, last = max(FEWEST_BLOCKS, min(high, -(-down * panels // (_TILES_PER_THREAD * threads)))), -(-panels // _LAST)
-    first = (-(-across // wide) - last) * wide
-    parts = (0, first, high), (first, across, -(-high // _LAST))
-    grids = [
-        np.stack(np.meshgrid(np.arange(0, down, height), np.arange(start, stop, wide)), -1).reshape(-1, 2) * BLOCK
-        for start, stop, height in parts
-    ]
-    heights = np.repeat([height for _, _, height in parts], [len(grid) for grid in grids])
-    row, column = np.concatenate(grids).T
-    return _MacroTiles(row, np.minimum(row + heights * BLOCK, rows), column, np.minimum(column + wide * BLOCK, columns))

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from fastmma.kernels.block_tiles import BLOCK
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES, TILE_ROWS, PlainTiles, Tiles
 from fastmma.kernels.llvm.building import alloca_once, for_range, for_range_slice
 from fastmma.kernels.llvm.emit import I32, I64, POINTER, Emitter, vector
 from fastmma.kernels.llvm.micro_kernel import MicroKernel
 from fastmma.kernels.matrices.memory import LINE
 
-BLOCK = 2 * TILE_ROWS  # rows, or columns, of a block
 _ROW_OF_SUMS = 4 * BLOCK
 SCRATCH = BLOCK * _ROW_OF_SUMS  # bytes for the sums of a block
 _A, _B = (4, 5), (6, 7)  # tiles; those before them hold sums

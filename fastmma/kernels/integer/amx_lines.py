@@ -9,7 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from fastmma.kernels.llvm import kinds
+from fastmma.kernels.llvm import cpu, kinds
 from fastmma.kernels.llvm.emit import I8, I32, POINTER, Emitter, undefined, vector
 from fastmma.kernels.llvm.intrinsics import intrinsic
 from fastmma.kernels.llvm.kinds import constant
@@ -17,6 +17,7 @@ from fastmma.kernels.matrices.memory import LINE
 
 _BIT = ir.IntType(1)
 _BYTES, _WORDS = vector(I8, LINE), vector(I32, LINE // 4)
+LINES = 4  # that are copied together
 _LANES = 16  # bytes of a row of B that become a line with those of the next rows
 
 
@@ -47,6 +48,15 @@ class _Lines(Emitter):
             line = builder.sub(builder.xor(line, signs), signs)
         return builder.or_(line, self.constant(line.type, how.ones)) if how.ones else line
 
+    def woven(self, rows: ir.Value) -> ir.Value:
+        """The first bytes of four rows, which follow one another, then the next ones."""
+        picks = [lane % 4 * _LANES + lane // 4 for lane in range(LINE)]
+        if "avx512vbmi" not in cpu.usable():
+            return self.shuffle(rows, undefined(_BYTES), picks)
+        # one instruction: of numbers that it knows LLVM makes eleven, which weave pairs of rows
+        (hidden,) = self.pinned([ir.Constant(_BYTES, picks)])
+        return self.intrinsic("x86.avx512.permvar.qi.512", _BYTES, rows, hidden)
+
     def turned(self, lines: list[ir.Value]) -> list[ir.Value]:
         """16 lines of 16 words, turned over the diagonal."""
         count = len(lines)
@@ -71,6 +81,20 @@ def copy_line(typing_context: Any, how: Any, source: Any, target: Any) -> Any:
         return context.get_dummy_value()
 
     return kinds.none(how, *[kinds.int64] * 2), generate
+
+
+@intrinsic
+def copy_lines(typing_context: Any, how: Any, source: Any, target: Any, step: Any) -> Any:
+    """Copy `LINES` cache lines that follow one another to lines `step` bytes apart."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        lines, (_, source, target, step) = _Lines(builder), args
+        source, target = (builder.inttoptr(address, POINTER) for address in (source, target))
+        for number, line in enumerate([lines.load(_BYTES, source, LINE * number) for number in range(LINES)]):
+            lines.store(lines.numbers(line, how.value), target, lines.scaled(step, number))
+        return context.get_dummy_value()
+
+    return kinds.none(how, *[kinds.int64] * 3), generate
 
 
 @intrinsic
@@ -115,8 +139,7 @@ def copy_woven(typing_context: Any, how: Any, source: Any, stride: Any, target: 
         lines, (_, source, stride, target) = _Lines(builder), args
         source = builder.inttoptr(source, POINTER)
         rows = lines.joined([lines.load(vector(I8, _LANES), source, lines.scaled(stride, row)) for row in range(4)])
-        woven = lines.shuffle(rows, undefined(_BYTES), [lane % 4 * _LANES + lane // 4 for lane in range(LINE)])
-        lines.store(lines.numbers(woven, how.value), builder.inttoptr(target, POINTER))
+        lines.store(lines.numbers(lines.woven(rows), how.value), builder.inttoptr(target, POINTER))
         return context.get_dummy_value()
 
     return kinds.none(how, *[kinds.int64] * 3), generate

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from fastmma.kernels.integer.amx_kernel import BLOCK
-from fastmma.kernels.integer.amx_lines import BYTES, Numbers, copy_line, copy_part, copy_turned, copy_woven
+from fastmma.kernels.block_tiles import BLOCK
+from fastmma.kernels.integer.amx_lines import BYTES, LINES, Numbers, copy_line, copy_lines, copy_part, copy_turned, copy_woven
 from fastmma.kernels.integer.config import WordsConfig
 from fastmma.kernels.integer.panels import Operand, Result
 from fastmma.kernels.llvm import kinds
@@ -18,8 +18,7 @@ from fastmma.kernels.llvm.micro_kernel import run_at
 
 WORDS = WordsConfig("bytes", TILE_ROWS, BLOCK, 2)  # words as tiles have them, and blocks
 _WORDS_OF_ROW = ROW_BYTES // 4
-_CHUNKS_AT_ONCE = 4  # tiles of k of a row of A that are packed before the next row: neighbours share a cache line
-_COLUMNS_AT_ONCE = 256  # of B, likewise: their rows are in one page
+_COLUMNS_AT_ONCE = 256  # of B: their rows are in one page
 
 
 @compiled
@@ -32,10 +31,14 @@ def pack_rows(how: Numbers, a: Operand, k: int, first: int, last: int, target: i
         rows = min(TILE_ROWS, last - line)
         if a.k_stride == 1:
             source = a.address + line * a.line_stride
-            for start in range(0, whole, _CHUNKS_AT_ONCE):
+            for start in range(0, whole, LINES):  # before the next row: neighbours share a cache line
                 for i in range(rows):
-                    for chunk in range(start, min(start + _CHUNKS_AT_ONCE, whole)):
-                        copy_line(how, source + i * a.line_stride + chunk * ROW_BYTES, place + chunk * 2 * TILE_BYTES + i * ROW_BYTES)
+                    old, new = source + i * a.line_stride + start * ROW_BYTES, place + start * 2 * TILE_BYTES + i * ROW_BYTES
+                    if start + LINES <= whole:
+                        copy_lines(how, old, new, 2 * TILE_BYTES)
+                    else:
+                        for chunk in range(whole - start):
+                            copy_line(how, old + chunk * ROW_BYTES, new + chunk * 2 * TILE_BYTES)
             if k % ROW_BYTES:
                 for i in range(rows):
                     end = place + whole * 2 * TILE_BYTES + i * ROW_BYTES

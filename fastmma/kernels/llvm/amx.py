@@ -5,12 +5,12 @@ from __future__ import annotations
 from llvmlite import ir
 
 from fastmma.kernels.llvm.building import alloca_once, for_range
-from fastmma.kernels.llvm.emit import I8, I32, I64, POINTER, Emitter, vector
+from fastmma.kernels.llvm.emit import F32, I8, I32, I64, POINTER, Emitter, vector
 
 TILE_ROWS, ROW_BYTES = 16, 64
 TILE_BYTES = TILE_ROWS * ROW_BYTES
 _TILES = 8
-_ROW = vector(I32, TILE_ROWS)
+_ROW, _FLOATS = vector(I32, TILE_ROWS), vector(F32, TILE_ROWS)
 _LETTERS = {True: "s", False: "u"}
 
 
@@ -49,6 +49,10 @@ class Tiles:
         """Add products of bytes to a tile of int32, which wrap: rows of `a` are bytes of k, rows of `b` words of four k of each column."""
         letters = "".join(_LETTERS[each] for each in signed)
         self._call(f"tdpb{letters}d", *(ir.Constant(I8, tile) for tile in (total, a, b)))
+
+    def multiply_bf16(self, total: int, a: int, b: int) -> None:
+        """Add products of bf16 to a tile of float32: rows of `a` are numbers of k, rows of `b` pairs of two k of each column."""
+        self._call("tdpbf16ps", *(ir.Constant(I8, tile) for tile in (total, a, b)))
 
     def _bytes(self, stride: int | ir.Value) -> ir.Value:
         return ir.Constant(I64, stride) if isinstance(stride, int) else stride
@@ -95,6 +99,24 @@ class PlainTiles(Tiles):
                 factors = [self._byte(value, place, each) for value, each in zip((left, right), signed, strict=True)]
                 sums = builder.add(sums, builder.mul(*factors))
             emit.store(sums, total_rows, offset)
+
+    def multiply_bf16(self, total: int, a: int, b: int) -> None:
+        """Add products of bf16 to a tile of float32, pair after pair of k: AMX's results where no sum is rounded."""
+        emit, builder = self._emit, self._emit.builder
+        total_rows, a_rows, b_rows = (emit.at(self._memory, tile * TILE_BYTES) for tile in (total, a, b))
+        with for_range(builder, emit.index(TILE_ROWS)) as row, for_range(builder, emit.index(ROW_BYTES // 4)) as word:
+            offset = emit.scaled(row.index, ROW_BYTES)
+            left = emit.broadcast(_ROW, a_rows, emit.sum(offset, emit.scaled(word.index, 4)))
+            right = emit.load(_ROW, b_rows, emit.scaled(word.index, ROW_BYTES))
+            sums = emit.load(_FLOATS, total_rows, offset)
+            for place in range(2):
+                factors = [emit.cast(self._half(value, place), _FLOATS) for value in (left, right)]
+                sums = builder.fadd(sums, builder.fmul(*factors))
+            emit.store(sums, total_rows, offset)
+
+    def _half(self, words: ir.Value, place: int) -> ir.Value:
+        """One of the two bf16 numbers of each word, as float32."""
+        return self._emit.masked(words, -(1 << 16)) if place else self._emit.shifted_left(words, 16)
 
     def _byte(self, words: ir.Value, place: int, signed: bool) -> ir.Value:
         """One of the four bytes of each word, as int32."""

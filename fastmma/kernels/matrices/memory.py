@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-LINE = 64  # bytes of the cache
+from fastmma.host import addresses
+
+LINE = addresses.LINE
+_MOST_KEPT = 1 << 28  # bytes
 
 
 class AlignedMemory:
@@ -37,6 +44,32 @@ class AlignedMemory:
         return array
 
 
-def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """An array that starts at a cache line."""
-    return AlignedMemory(math.prod(shape) * np.dtype(dtype).itemsize).array(shape, dtype)
+class KeptMemory:
+    """Memory of the last product, at most 256 MB, for the next one: to map it anew takes longer than to fill it."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[int, AlignedMemory]] = deque(maxlen=1)
+
+    @contextmanager
+    def lent(self, size: int) -> Iterator[int]:
+        """Lend the address of so many bytes; who asks while others have them gets new memory."""
+        try:
+            kept = self._kept.pop()
+        except IndexError:
+            kept = 0, AlignedMemory(0)
+        if kept[0] < size:
+            kept = size, AlignedMemory(size)
+        yield kept[1].address
+        if kept[0] <= _MOST_KEPT:
+            self._kept.append(kept)
+
+
+def places_of(*sizes: int) -> list[int]:
+    """Return where parts of these sizes begin that follow one another, each at a cache line, and where the last one ends.
+
+    Examples
+    --------
+    >>> places_of(100, 64)
+    [0, 128, 192]
+    """
+    return [0, *accumulate(-(-size // LINE) * LINE for size in sizes)]

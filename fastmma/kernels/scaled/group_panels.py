@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.addresses import aligned_empty
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
 from fastmma.kernels.llvm.micro_kernel import run_at
 from fastmma.kernels.llvm.simd import bitcast, extract, insert, interleave, lane_bits, load, load_scalar, maximum, select, splat, store
-from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, MARKED, TERMS, GroupConfig
 
 BIAS_A = 12  # makes bytes of A positive

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.addresses import aligned_empty
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.decode.tables import ScaleTable
 from fastmma.kernels.llvm.compilation import compiled, inner
 from fastmma.kernels.llvm.micro_kernel import run_at
 from fastmma.kernels.llvm.simd import bitcast, convert, insert, interleave, lane_bits, load, select, splat, store
 from fastmma.kernels.macro_tiles import OfWorkers
-from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Scaled
 from fastmma.kernels.scaled import groups
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, MARKED, SLAB, GroupConfig

@@ -8,9 +8,9 @@ from math import ldexp
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.addresses import aligned_empty
 from fastmma.host.threads import parallel_for
 from fastmma.kernels.macro_tiles import FallbackMask, MacroTile, OfWorkers, cut
-from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.scaled.group_micro_kernel import EXCESS, GROWTH, SLAB, TERMS, GroupConfig
 from fastmma.kernels.scaled.group_panels import SLAB_STEPS, Rows, Slab, nonzero_rows, pack_rows, run_macro_tile, slab_of

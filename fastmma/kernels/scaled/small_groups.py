@@ -12,9 +12,9 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from fastmma.host.addresses import aligned_empty
 from fastmma.kernels.llvm.compilation import compiled, entry, separate
 from fastmma.kernels.llvm.numba_types import typeof
-from fastmma.kernels.matrices.memory import aligned_empty
 from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.scaled import groups
 from fastmma.kernels.scaled.group_micro_kernel import SLAB, GroupConfig

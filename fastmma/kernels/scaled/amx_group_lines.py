@@ -1,0 +1,90 @@
+"""Lines of bf16 numbers for the tiles of AMX, emitted as LLVM vectors."""
+
+# the parameters of an intrinsic are Numba types, found again in its signature
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from fastmma.kernels.llvm import kinds
+from fastmma.kernels.llvm.emit import F32, I8, I16, I32, POINTER, Emitter, vector
+from fastmma.kernels.llvm.intrinsics import intrinsic
+from fastmma.kernels.llvm.vectors import VectorType
+from fastmma.kernels.matrices.memory import LINE
+
+_COUNT = LINE // 4
+_TWICE = 0, 1, 2, 3, 4, 6, 8, 12  # magnitudes of e2m1
+_FLOATS, _WORDS, _HALVES = vector(F32, _COUNT), vector(I32, _COUNT), vector(I16, 2 * _COUNT)
+
+
+@intrinsic
+def load_twice_values(typing_context: Any, how: Any, source: Any) -> Any:
+    """Load 16 codes of e2m1, and return twice their values."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        emit = Emitter(builder)
+        codes = emit.load(vector(I8, _COUNT), builder.inttoptr(args[1], POINTER))
+        return _by_shifts(emit, codes) if how.value.plain else _by_permutation(emit, codes)
+
+    return VectorType(kinds.float32, _COUNT)(how, kinds.int64), generate
+
+
+def _by_permutation(emit: Emitter, codes: ir.Value) -> ir.Value:
+    """An instruction of AVX-512 finds 16 numbers in a table of 16; it looks at four bits."""
+    table = ir.Constant(_FLOATS, [sign * each for sign in (1.0, -1.0) for each in _TWICE])
+    return emit.intrinsic("x86.avx512.permvar.sf.512", _FLOATS, table, emit.widened(codes))
+
+
+def _by_shifts(emit: Emitter, codes: ir.Value) -> ir.Value:
+    """Shift a word of eight magnitudes."""
+    words, builder = emit.widened(codes), emit.builder
+    places = emit.shifted_left(emit.masked(words, 7), 2)
+    table = emit.constant(_WORDS, sum(each << 4 * code for code, each in enumerate(_TWICE)))
+    magnitudes = builder.uitofp(emit.masked(builder.lshr(table, places), 15), _FLOATS)
+    signs = emit.shifted_left(emit.masked(words, 8), 28)
+    return emit.cast(builder.or_(emit.cast(magnitudes, _WORDS), signs), _FLOATS)
+
+
+@intrinsic
+def store_line(typing_context: Any, first: Any, second: Any, target: Any) -> Any:
+    """Store the upper halves of 16 floats and of 16 others after them: as bf16 numbers, if they are such."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        emit = Emitter(builder)
+        low, high = (emit.cast(each, _HALVES) for each in args[:2])
+        line = emit.shuffle(low, high, range(1, 4 * _COUNT, 2))
+        emit.store(line, builder.inttoptr(args[2], POINTER))
+        return context.get_dummy_value()
+
+    return kinds.none(first, second, kinds.int64), generate
+
+
+@intrinsic
+def store_pairs(typing_context: Any, first: Any, second: Any, target: Any) -> Any:
+    """Store the upper halves of 16 floats, each followed by that of one of 16 others."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        emit = Emitter(builder)
+        low, high = (emit.cast(each, _WORDS) for each in args[:2])
+        pairs = builder.or_(emit.shifted_right(low, 16), emit.masked(high, -(1 << 16)))
+        emit.store(pairs, builder.inttoptr(args[2], POINTER))
+        return context.get_dummy_value()
+
+    return kinds.none(first, second, kinds.int64), generate
+
+
+@intrinsic
+def sums_of_lines(typing_context: Any, source: Any) -> Any:
+    """Sum up the floats of each of 16 lines that follow one another."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        emit, source = Emitter(builder), builder.inttoptr(args[0], POINTER)
+        sums = [emit.load(_FLOATS, source, LINE * line) for line in range(_COUNT)]
+        while len(sums) > 1:
+            pairs = zip(sums[::2], sums[1::2], strict=True)
+            sums = [builder.fadd(*(emit.shuffle(*pair, range(first, 2 * _COUNT, 2)) for first in (0, 1))) for pair in pairs]
+        return sums[0]
+
+    return VectorType(kinds.float32, _COUNT)(kinds.int64), generate

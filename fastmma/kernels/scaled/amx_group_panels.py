@@ -1,0 +1,280 @@
+"""Compiled loops that pack elements of e2m1, times their scales, into tiles of bf16, and note what bounds their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastmma.kernels.integer.amx_lines import BYTES, copy_part, copy_turned
+from fastmma.kernels.llvm import kinds
+from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES, TILE_ROWS
+from fastmma.kernels.llvm.compilation import compiled, inner, separate
+from fastmma.kernels.llvm.direct import emitted, entry_of
+from fastmma.kernels.llvm.simd import bitcast, fma, highest_lane, load, load_scalar, maximum, store, zeros
+from fastmma.kernels.matrices.memory import LINE
+from fastmma.kernels.scaled.amx_group_kernel import CHUNK, AmxGroupConfig
+from fastmma.kernels.scaled.amx_group_lines import load_twice_values, store_line, store_pairs, sums_of_lines
+
+GROUP = 16  # elements that have one scale, at least
+NO_UNIT = 1 << 20  # of zeros
+_HIGHEST_UNIT = 60
+_LARGEST_RATIO = float(
+    (1 << 48) - (1 << 40)
+)  # of squares: sums of a step are below 2**24 units, which float32 has; a little less than that
+FACTS = 3 * LINE  # bytes of a piece's
+VERDICT = 2  # words
+
+STEP = 128  # elements of a step, at most
+_CODES, _NORMS = 0, STEP  # places in scratch memory: codes, and zeros after the last ones; sums of squares
+_INVERSES = _NORMS + TILE_ROWS * LINE
+_UNITS = _INVERSES + LINE
+_SCALES = _UNITS + LINE
+_LINES = _SCALES + STEP // GROUP * LINE
+SCRATCH = _LINES + STEP // CHUNK * TILE_BYTES
+
+
+class Codes(NamedTuple):
+    """One-byte codes in memory: lines (rows of A or columns of B) along k; 2**`k_shift` numbers share a code."""
+
+    address: int
+    line_stride: int
+    k_stride: int
+    k_shift: int = 0
+
+    def after(self, count: int) -> Codes:
+        """Return the codes after so many numbers of each line."""
+        return self._replace(address=self.address + (count >> self.k_shift) * self.k_stride)
+
+
+class Tables(NamedTuple):
+    """Addresses of tables by the code of a scale: a half of its value as float32, NaN where out of reach; log2 of its elements' unit."""
+
+    values: int
+    units: int
+
+
+@inner
+def _note(facts: int, sums: Any, inverses: Any, unit: int) -> None:
+    """Note sums of squares, also in units of their own step, and the least unit."""
+    ratios = bitcast(sums * inverses, np.int32)
+    store(maximum(load(facts, np.int32, TILE_ROWS), ratios), facts)
+    store(maximum(load(facts + LINE, np.int32, TILE_ROWS), bitcast(sums, np.int32)), facts + LINE)
+    store(np.int64(min(unit, load_scalar(facts + 2 * LINE, np.int64))), facts + 2 * LINE)
+
+
+@inner
+def _begin(facts: int) -> None:
+    store(zeros(np.int32, TILE_ROWS), facts)
+    store(zeros(np.int32, TILE_ROWS), facts + LINE)
+    store(np.int64(NO_UNIT), facts + 2 * LINE)
+
+
+@inner
+def _inverse(unit: int) -> Any:
+    """2**-(2 unit), as bits of float32."""
+    return np.int32((127 - 2 * min(unit, _HIGHEST_UNIT)) << 23)
+
+
+@inner
+def _scale(codes: Codes, line: int, group: int) -> int:
+    """Return the code of a group's scale."""
+    return int(load_scalar(codes.address + line * codes.line_stride + (group >> codes.k_shift) * codes.k_stride, np.uint8))
+
+
+@separate
+def _pack_step(
+    how: AmxGroupConfig,
+    codes: Codes,
+    scales: Codes,
+    tables: Tables,
+    depth: int,
+    line: int,
+    k: int,
+    place: int,
+    stride: int,
+    room: int,
+    i: int,
+) -> int:
+    """Pack a step of a line into lines of tiles, `stride` bytes apart; returns its unit.
+
+    Zeros past `depth` have the last group's scale.
+    """
+    source, step, last = codes.address + line * codes.line_stride + k, how.chunks * CHUNK, (depth - 1) // GROUP
+    if k + step > depth:
+        for part in range(0, step, LINE):
+            copy_part(BYTES, source + part, room + _CODES + part, max(0, min(LINE, depth - k - part)))
+        source = room + _CODES
+    unit, squares = NO_UNIT, zeros(np.float32, TILE_ROWS)
+    for chunk in range(how.chunks):
+        group = (k + chunk * CHUNK) // GROUP
+        first, second = _scale(scales, line, min(group, last)), _scale(scales, line, min(group + 1, last))
+        unit = min(unit, load_scalar(tables.units + 8 * first, np.int64), load_scalar(tables.units + 8 * second, np.int64))
+        x = load_twice_values(how, source + chunk * CHUNK) * load_scalar(tables.values + 4 * first, np.float32)
+        y = load_twice_values(how, source + chunk * CHUNK + GROUP) * load_scalar(tables.values + 4 * second, np.float32)
+        squares = fma(x, x, fma(y, y, squares))
+        store_line(x, y, place + chunk * stride)
+    store(squares, room + _NORMS + i * LINE)
+    store(_inverse(unit), room + _INVERSES + 4 * i)
+    return unit
+
+
+@compiled
+def pack_lines(
+    how: AmxGroupConfig,
+    codes: Codes,
+    scales: Codes,
+    tables: Tables,
+    depth: int,
+    first: int,
+    last: int,
+    target: int,
+    facts: int,
+    room: int,
+    turned: int,
+) -> None:
+    """Pack lines first (of a block) to last, whose elements follow one another: of A into [block][tile of k][tile of rows][row][k].
+
+    If `turned`, of B into [tile of columns][tile of k][pair of k][column][k]. Zeros are past `depth` and past the last line.
+    """
+    _begin(facts)
+    step = how.chunks * CHUNK
+    steps = -(-depth // step)
+    for line in range(first, last, TILE_ROWS):
+        count = min(TILE_ROWS, last - line)
+        tile = (line - first) // TILE_ROWS
+        block, half = tile // 2, tile % 2
+        for number in range(steps):
+            unit = NO_UNIT
+            place, stride = (
+                target + (block * steps * how.chunks * 2 + half) * TILE_BYTES + number * how.chunks * 2 * TILE_BYTES,
+                2 * TILE_BYTES,
+            )
+            if turned:
+                place, stride = room + _LINES, TILE_BYTES
+            for i in range(count):
+                unit = min(
+                    unit, _pack_step(how, codes, scales, tables, depth, line + i, number * step, place + i * ROW_BYTES, stride, room, i)
+                )
+            for i in range(count, TILE_ROWS):
+                for chunk in range(how.chunks):
+                    store(zeros(np.int32, TILE_ROWS), place + i * ROW_BYTES + chunk * stride)
+                store(zeros(np.float32, TILE_ROWS), room + _NORMS + i * LINE)
+                store(np.int32(0), room + _INVERSES + 4 * i)
+            if turned:
+                for chunk in range(how.chunks):
+                    start = target + ((tile * steps + number) * how.chunks + chunk) * TILE_BYTES
+                    copy_turned(BYTES, place + chunk * TILE_BYTES, ROW_BYTES, start)
+            _note(facts, sums_of_lines(room + _NORMS), load(room + _INVERSES, np.float32, TILE_ROWS), unit)
+
+
+@separate
+def _scales_of_step(scales: Codes, tables: Tables, depth: int, line: int, count: int, k: int, groups: int, room: int) -> int:
+    """Note the scales of a step of some columns; returns the least unit. Zeros past the last ones have the scales of these."""
+    least, last = NO_UNIT, (depth - 1) // GROUP
+    for i in range(TILE_ROWS):
+        unit = NO_UNIT
+        for number in range(groups):
+            code = _scale(scales, line + min(i, count - 1), min(k // GROUP + number, last))
+            unit = min(unit, load_scalar(tables.units + 8 * code, np.int64))
+            store(load_scalar(tables.values + 4 * code, np.float32), room + _SCALES + number * LINE + 4 * i)
+        store(_inverse(unit), room + _INVERSES + 4 * i)
+        least = min(least, unit)
+    return least
+
+
+@compiled
+def pack_columns(
+    how: AmxGroupConfig,
+    codes: Codes,
+    scales: Codes,
+    tables: Tables,
+    depth: int,
+    first: int,
+    last: int,
+    target: int,
+    facts: int,
+    room: int,
+    _turned: int,
+) -> None:
+    """Pack columns first (of a block) to last of B, whose rows' elements follow one another, as `pack_lines` does."""
+    _begin(facts)
+    step = how.chunks * CHUNK
+    steps = -(-depth // step)
+    place = target
+    for line in range(first, last, TILE_ROWS):
+        count = min(TILE_ROWS, last - line)
+        for number in range(steps):
+            k = number * step
+            unit = _scales_of_step(scales, tables, depth, line, count, k, step // GROUP, room)
+            squares = zeros(np.float32, TILE_ROWS)
+            for row in range(k, k + step, 2):
+                source, stride = codes.address + line + row * codes.k_stride, codes.k_stride
+                if count < TILE_ROWS or row + 2 > depth:
+                    copy_part(BYTES, source, room + _CODES, count if row < depth else 0)
+                    copy_part(BYTES, source + stride, room + _CODES + LINE, count if row + 1 < depth else 0)
+                    source, stride = room + _CODES, LINE
+                scale = load(room + _SCALES + (row - k) // GROUP * LINE, np.float32, TILE_ROWS)
+                x, y = load_twice_values(how, source) * scale, load_twice_values(how, source + stride) * scale
+                squares = fma(x, x, fma(y, y, squares))
+                store_pairs(x, y, place)
+                place += ROW_BYTES
+            _note(facts, squares, load(room + _INVERSES, np.float32, TILE_ROWS), unit)
+
+
+@inner
+def _most(facts: int, pieces: int, place: int) -> Any:
+    """The largest lane of the facts of pieces."""
+    largest = zeros(np.int32, TILE_ROWS)
+    for piece in range(pieces):
+        largest = maximum(largest, load(facts + piece * FACTS + place, np.int32, TILE_ROWS))
+    return np.float64(bitcast(highest_lane(largest), np.float32))
+
+
+@inner
+def _least_unit(facts: int, pieces: int) -> int:
+    unit = NO_UNIT
+    for piece in range(pieces):
+        unit = min(unit, load_scalar(facts + piece * FACTS + 2 * LINE, np.int64))
+    return unit if unit < NO_UNIT else 0
+
+
+@compiled
+def judge(of_a: int, pieces_of_a: int, of_b: int, pieces_of_b: int, steps: int, bits: int, verdict: int) -> None:
+    """Store whether sums of a step are exact, and those of all steps below 2**bits units; and log2 of the unit.
+
+    No sum of products of rows and columns is larger than the product of their norms.
+    """
+    unit = _least_unit(of_a, pieces_of_a) + _least_unit(of_b, pieces_of_b)
+    ratio = _most(of_a, pieces_of_a, 0) * _most(of_b, pieces_of_b, 0)
+    norm = _most(of_a, pieces_of_a, LINE) * _most(of_b, pieces_of_b, LINE) * np.float64(steps * steps)
+    largest = bitcast((1023 + 2 * (unit + bits)) << 52, np.float64)
+    store(np.int64(ratio <= _LARGEST_RATIO and norm <= largest), verdict)
+    store(np.int64(unit), verdict + 8)
+
+
+_CODES_KIND, _TABLES = kinds.kind_of(Codes(0, 0, 0)), kinds.kind_of(Tables(0, 0))
+_GIVEN = _CODES_KIND, _CODES_KIND, _TABLES, *[kinds.int64] * 6
+
+
+@lru_cache(16)
+def entries(how: AmxGroupConfig) -> tuple[int, int]:
+    """Compile `pack_lines` and `pack_columns`, which take the address of a record of their numbers."""
+    lines, columns = (entry_of(each, kinds.kind_of(how), *_GIVEN, kinds.int64) for each in (pack_lines, pack_columns))
+    return lines, columns
+
+
+@lru_cache(1)
+def judges() -> Callable[..., None]:
+    """Compile `judge`."""
+    return emitted(judge, *[kinds.int64] * 7)
+
+
+@lru_cache(16)
+def functions(how: AmxGroupConfig) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
+    """Compile `pack_lines`, `pack_columns` and `judge`, which take what Python has."""
+    kind = kinds.kind_of(how)
+    lines, columns = (partial(emitted(each, kind, *_GIVEN, kinds.int64), how) for each in (pack_lines, pack_columns))
+    return lines, columns, judges()
