@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,12 +58,14 @@ class FixedNorm:
         self._factor = _applied("norm_factor", F32, F32, (rows,), (1,), (1,))
         self._normalize = _applied("layer_norm", form.dtype, F32, self._size, (rows, 1), (rows, 1), (columns,), (columns,))
         self._ones, self._nothing = np.full(columns, _ONE), np.full(columns, _NOTHING)
+        self._zeros = None if form.centred else np.zeros(rows, np.float32)  # in place of means
+        self._numbers = math.nan, self._ones  # an eps, and the number of columns with it
         self._free: list[AlignedMemory] = []  # what no call uses now
 
     def __call__(self, eps: float, x: int, weight: int, bias: int, out: int, mean: int, rstd: int, threads: int | None = None) -> None:
         """Write the results, and a factor and, where rows are centred, a mean for each row.
 
-        All but `eps` are addresses; those of a weight and of a bias that are not there are not read.
+        All but `eps` are addresses; those of a weight, of a bias and of means that are not there are not read.
 
         Raises
         ------
@@ -95,11 +98,15 @@ class FixedNorm:
         factor = wide(self._widen_line, weight, form.columns) if form.weighted else address_of(self._ones)
         added = wide(self._widen_line, bias, form.columns) if form.biased else address_of(self._nothing)
         scratch, squares = memory.addresses
-        if form.centred:
+        if self._zeros is None:
             kernels.functions.moments.find_moments(values, *self._size, address_of(self._shares), scratch, mean, squares)
         else:
+            mean = address_of(self._zeros)
             kernels.functions.norms.add_squares(values, *self._size, scratch, squares)
-        numbers = np.array((form.columns, eps), np.float32)
+        known, numbers = self._numbers
+        if known != eps:
+            numbers = np.array((form.columns, eps), np.float32)
+            self._numbers = eps, numbers
         self._factor.run((squares, address_of(numbers), address_of(numbers) + F32.itemsize), rstd, threads)
         self._normalize.run((values, mean, rstd, factor, added), out, threads)
 

@@ -241,10 +241,18 @@ def _recurrent(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...],
 def _fused(mode: DispatchMode, kind: Kind, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute a composite that is one kernel on a GPU; its operators are a guess where that is not known."""
     if not _holds_nothing(args):
+        key = key_of(kind, args, kwargs) if kind.name in fused.KEPT else None
+        kept = None if key is None else mode.calls.get(key)
+        found = None if kept is None else kept.compute(mode.run, mode.tally, args)
+        if found is not None:
+            mode.told += 1
+            return found
         with mode.once():
             found, known = in_default_mode(fused.compute, mode.run, kind.name, args, kwargs)
         if found is not None:
             mode.told += 1
+            if key is not None and not mode.run.guess and key not in mode.calls:
+                mode.calls.keep(key, in_default_mode(fused.keep, mode.run, kind.name, args, kwargs))
             return found
         if not known:
             return _guessed(mode, kind.why, func, args, kwargs)

@@ -215,13 +215,21 @@ class Emulation:
 
     def tell(self, operator: str, status: str, why: str, args: tuple[Any, ...]) -> Line:
         """Count a call that torch has computed, or is to compute, and return its line."""
+        line = self._line(operator, status, why, args)
+        self.report.count(line, where())
+        return line
+
+    def _line(self, operator: str, status: str, why: str, args: tuple[Any, ...]) -> Line:
         key = (operator, status, why, *[(each.dtype, _shape(each)) for each in args if isinstance(each, torch.Tensor)])
         line = self._lines.get(key)
         if line is None:
             line = Line(operator, status, tensors_text(args), why)
             self._lines.keep(key, line)
-        self.report.count(line, where())
         return line
+
+    def line_of(self, operator: str, args: tuple[Any, ...]) -> Line:
+        """Return the line of calls that are `computed`, and counted elsewhere."""
+        return self._line(operator, *self.settings.status_of(operator), args)
 
     def computed(self, operator: str, args: tuple[Any, ...], what: str = "") -> Line:
         """Count a call that was computed as a kernel of the recorded version of torch does, and return its line."""

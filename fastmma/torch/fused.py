@@ -8,45 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastmma.functions import libdevice, norms
+from fastmma.functions import libdevice
 from fastmma.host.errors import NotEmulatedError
 from fastmma.torch.emulation import Emulation
-from fastmma.torch.reductions import FLOATS, as_gpu_array, as_tensor, as_tensors
+from fastmma.torch.reductions import as_gpu_array
+from fastmma.torch.rms_norms import KeptRmsNorm, kept_rms_norm, rms_norm
 from fastmma.torch.scaled_attention import attend
 
 WHY = "a GPU's kernel of it is another"
 ATTENTION = "scaled_dot_product_attention"
-
-
-class _RmsNorm(torch.autograd.Function):
-    """``aten::_fused_rms_norm``, which a CPU has not."""
-
-    @staticmethod
-    def forward(ctx: Any, run: Emulation, x: Tensor, shape: list[int], weight: Tensor | None, eps: float | None) -> Tensor:
-        weights = None if weight is None else as_gpu_array(weight)
-        result, rstd = norms.rms_norm(as_gpu_array(x), shape, weights, eps)
-        ctx.run, ctx.shape, ctx.rstd = run, shape, rstd
-        ctx.save_for_backward(x, weight)
-        run.computed("aten._fused_rms_norm.default", (x,))
-        return as_tensor(result)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        x, weight = ctx.saved_tensors
-        weights = None if weight is None else as_gpu_array(weight)
-        arrays = as_gpu_array(gradients[0].contiguous()), as_gpu_array(x), ctx.shape, ctx.rstd
-        found = as_tensors(norms.rms_norm_backward(*arrays, weights))
-        ctx.run.computed("aten._fused_rms_norm_backward.default", (x,))
-        return None, found[0], None, found[1] if weight is not None else None, None
-
-
-def _rms_norm(run: Emulation, x: Tensor, shape: list[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    if x.dtype not in FLOATS or (weight is not None and weight.dtype is not x.dtype):
-        raise NotEmulatedError("weights of another format are not known")
-    if any(torch._C._functorch.is_functorch_wrapped_tensor(each) for each in (x, weight) if each is not None):
-        raise NotEmulatedError("function transforms take rms_norm apart")
-    found: Tensor = _RmsNorm.apply(run, x, list(shape), weight, eps)
-    return found
 
 
 def _softmax(function: Callable[..., Tensor]) -> Callable[..., Tensor | None]:
@@ -63,14 +33,21 @@ def _dropout(run: Emulation, x: Tensor, p: float, train: bool) -> Tensor | None:
     return torch.native_dropout(x, p, train)[0] if train and 0 < p < 1 and x.numel() else None
 
 
+_NORM = "rms_norm"
+KEPT = frozenset({_NORM})  # of which what computes a call computes the next one
 _SOFTMAX = frozenset({"softmax", "log_softmax"})
 _COMPUTE: dict[str, Callable[..., Tensor | None]] = {
-    "rms_norm": _rms_norm,
+    _NORM: rms_norm,
     "dropout": _dropout,
     "softmax": _softmax(torch._softmax),
     "log_softmax": _softmax(torch._log_softmax),
     ATTENTION: attend,
 }
+
+
+def keep(run: Emulation, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> KeptRmsNorm | None:
+    """Return what computes calls like one that was computed, from the addresses of their tensors; None where nothing does so."""
+    return kept_rms_norm(run, *args) if name == _NORM and not kwargs else None
 
 
 def is_taken_apart(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

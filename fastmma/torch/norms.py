@@ -43,11 +43,10 @@ class Norm(NamedTuple):
     dtype: torch.dtype
 
     def compute(self, eps: float, operands: tuple[Tensor | None, ...], threads: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute the results, means, or zeros in their place, and factors of the input, a weight and a bias."""
+        """Compute the results, means, or factors in their place, and factors of the input, a weight and a bias."""
         result = torch.empty(self.shape, dtype=self.dtype)
-        mean, rstd = torch.empty(self.outer, dtype=torch.float32), torch.empty(self.outer, dtype=torch.float32)
-        if not self.centred:
-            mean.zero_()
+        rstd = torch.empty(self.outer, dtype=torch.float32)
+        mean = torch.empty_like(rstd) if self.centred else rstd  # of which nothing is read or written there
         x, weight, bias = (0 if each is None else each.data_ptr() for each in operands)
         self.fixed(eps, x, weight, bias, result.data_ptr(), mean.data_ptr(), rstd.data_ptr(), threads)
         return result, mean, rstd
@@ -70,10 +69,13 @@ class PlacedNorm(NamedTuple):
 
     def compute(self, args: tuple[Any, ...], threads: int | None) -> tuple[Tensor, ...] | None:
         """Compute a call of the same form; None where an address decides how a GPU adds."""
-        operands = tuple(None if place < 0 else args[place] for place in self.places)
-        if any(each is not None and each.storage_offset() * each.itemsize % ALIGNED for each in operands):
-            return None
-        return self.norm.compute(self.eps, operands, threads)
+        operands = self.operands(args)
+        return None if operands is None else self.norm.compute(self.eps, operands, threads)
+
+    def operands(self, args: tuple[Any, ...]) -> tuple[Tensor | None, ...] | None:
+        """Find the operands among arguments; None where an address decides how a GPU adds."""
+        found = tuple(None if place < 0 else args[place] for place in self.places)
+        return None if any(each is not None and each.storage_offset() * each.itemsize % ALIGNED for each in found) else found
 
 
 def place_layer_norm(given: Arguments, places: Mapping[int, int]) -> PlacedNorm | None:

@@ -9,25 +9,42 @@ from typing import Any
 from llvmlite import ir
 
 from fastmma.kernels.llvm import kinds
-from fastmma.kernels.llvm.emit import F32, I16, I32, POINTER, Emitter, vector
+from fastmma.kernels.llvm.emit import F32, I8, I16, I32, POINTER, Emitter, vector
 from fastmma.kernels.llvm.intrinsics import intrinsic
 from fastmma.kernels.llvm.vectors import VectorType
 from fastmma.kernels.matrices.memory import LINE
 
 _COUNT = LINE // 4
+_TWICE = 0, 1, 2, 3, 4, 6, 8, 12  # magnitudes of e2m1
 _FLOATS, _WORDS, _HALVES = vector(F32, _COUNT), vector(I32, _COUNT), vector(I16, 2 * _COUNT)
 
 
 @intrinsic
-def joined(typing_context: Any, first: Any, second: Any) -> Any:
-    """Lanes of a vector, then those of another one."""
-    if first != second:
-        return None
+def load_twice_values(typing_context: Any, how: Any, source: Any) -> Any:
+    """Load 16 codes of e2m1, and return twice their values."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return Emitter(builder).joined(args)
+        emit = Emitter(builder)
+        codes = emit.load(vector(I8, _COUNT), builder.inttoptr(args[1], POINTER))
+        return _by_shifts(emit, codes) if how.value.plain else _by_permutation(emit, codes)
 
-    return VectorType(first.dtype, 2 * first.lanes)(first, second), generate
+    return VectorType(kinds.float32, _COUNT)(how, kinds.int64), generate
+
+
+def _by_permutation(emit: Emitter, codes: ir.Value) -> ir.Value:
+    """An instruction of AVX-512 finds 16 numbers in a table of 16; it looks at four bits."""
+    table = ir.Constant(_FLOATS, [sign * each for sign in (1.0, -1.0) for each in _TWICE])
+    return emit.intrinsic("x86.avx512.permvar.sf.512", _FLOATS, table, emit.widened(codes))
+
+
+def _by_shifts(emit: Emitter, codes: ir.Value) -> ir.Value:
+    """Shift a word of eight magnitudes."""
+    words, builder = emit.widened(codes), emit.builder
+    places = emit.shifted_left(emit.masked(words, 7), 2)
+    table = emit.constant(_WORDS, sum(each << 4 * code for code, each in enumerate(_TWICE)))
+    magnitudes = builder.uitofp(emit.masked(builder.lshr(table, places), 15), _FLOATS)
+    signs = emit.shifted_left(emit.masked(words, 8), 28)
+    return emit.cast(builder.or_(emit.cast(magnitudes, _WORDS), signs), _FLOATS)
 
 
 @intrinsic

@@ -13,14 +13,12 @@ from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES, TILE_ROWS
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
 from fastmma.kernels.llvm.direct import emitted, entry_of
-from fastmma.kernels.llvm.simd import bitcast, convert, fma, highest_lane, load, load_scalar, maximum, store, zeros
+from fastmma.kernels.llvm.simd import bitcast, fma, highest_lane, load, load_scalar, maximum, store, zeros
 from fastmma.kernels.matrices.memory import LINE
 from fastmma.kernels.scaled.amx_group_kernel import CHUNK, AmxGroupConfig
-from fastmma.kernels.scaled.amx_group_lines import joined, store_line, store_pairs, sums_of_lines
-from fastmma.kernels.scaled.group_panels import signed
+from fastmma.kernels.scaled.amx_group_lines import load_twice_values, store_line, store_pairs, sums_of_lines
 
 GROUP = 16  # elements that have one scale, at least
-_GROUPS = LINE // GROUP  # of codes that are decoded at once
 NO_UNIT = 1 << 20  # of zeros
 _HIGHEST_UNIT = 60
 _LARGEST_RATIO = float(
@@ -30,7 +28,7 @@ FACTS = 3 * LINE  # bytes of a piece's
 VERDICT = 2  # words
 
 STEP = 128  # elements of a step, at most
-_CODES, _VALUES, _NORMS = 0, STEP, 2 * STEP  # places in scratch memory: codes past the last ones, their values, sums of squares
+_CODES, _NORMS = 0, STEP  # places in scratch memory: codes, and zeros after the last ones; sums of squares
 _INVERSES = _NORMS + TILE_ROWS * LINE
 _UNITS = _INVERSES + LINE
 _SCALES = _UNITS + LINE
@@ -39,12 +37,16 @@ SCRATCH = _LINES + STEP // CHUNK * TILE_BYTES
 
 
 class Codes(NamedTuple):
-    """One-byte codes in memory: lines (rows of A or columns of B) along k, of which `k_shift` bits of a number of 16 share a code."""
+    """One-byte codes in memory: lines (rows of A or columns of B) along k; 2**`k_shift` numbers share a code."""
 
     address: int
     line_stride: int
     k_stride: int
     k_shift: int = 0
+
+    def after(self, count: int) -> Codes:
+        """Return the codes after so many numbers of each line."""
+        return self._replace(address=self.address + (count >> self.k_shift) * self.k_stride)
 
 
 class Tables(NamedTuple):
@@ -77,12 +79,6 @@ def _inverse(unit: int) -> Any:
 
 
 @inner
-def _numbers(place: int, scale: Any) -> Any:
-    """16 values, which are bytes, times scales."""
-    return convert(convert(load(place, np.int8, GROUP), np.int32), np.float32) * scale
-
-
-@inner
 def _scale(codes: Codes, line: int, group: int) -> int:
     """Return the code of a group's scale."""
     return int(load_scalar(codes.address + line * codes.line_stride + (group >> codes.k_shift) * codes.k_stride, np.uint8))
@@ -102,27 +98,24 @@ def _pack_step(
     room: int,
     i: int,
 ) -> int:
-    """Pack a step of a line into lines of tiles, `stride` bytes apart; returns its unit."""
-    source, step = codes.address + line * codes.line_stride + k, how.chunks * CHUNK
+    """Pack a step of a line into lines of tiles, `stride` bytes apart; returns its unit.
+
+    Zeros past `depth` have the last group's scale.
+    """
+    source, step, last = codes.address + line * codes.line_stride + k, how.chunks * CHUNK, (depth - 1) // GROUP
     if k + step > depth:
         for part in range(0, step, LINE):
             copy_part(BYTES, source + part, room + _CODES + part, max(0, min(LINE, depth - k - part)))
         source = room + _CODES
     unit, squares = NO_UNIT, zeros(np.float32, TILE_ROWS)
-    for part in range(0, step, LINE):
-        store(signed(load(source + part, np.uint8, LINE)), room + _VALUES)
-        for pair in range(_GROUPS // 2):
-            group = (k + part) // GROUP + 2 * pair
-            first, second = 0, 0
-            if group * GROUP < depth:
-                first = _scale(scales, line, group)
-            if (group + 1) * GROUP < depth:
-                second = _scale(scales, line, group + 1)
-            unit = min(unit, load_scalar(tables.units + 8 * first, np.int64), load_scalar(tables.units + 8 * second, np.int64))
-            x = _numbers(room + _VALUES + pair * 2 * GROUP, load_scalar(tables.values + 4 * first, np.float32))
-            y = _numbers(room + _VALUES + pair * 2 * GROUP + GROUP, load_scalar(tables.values + 4 * second, np.float32))
-            squares = fma(x, x, fma(y, y, squares))
-            store_line(x, y, place + ((part // LINE) * (_GROUPS // 2) + pair) * stride)
+    for chunk in range(how.chunks):
+        group = (k + chunk * CHUNK) // GROUP
+        first, second = _scale(scales, line, min(group, last)), _scale(scales, line, min(group + 1, last))
+        unit = min(unit, load_scalar(tables.units + 8 * first, np.int64), load_scalar(tables.units + 8 * second, np.int64))
+        x = load_twice_values(how, source + chunk * CHUNK) * load_scalar(tables.values + 4 * first, np.float32)
+        y = load_twice_values(how, source + chunk * CHUNK + GROUP) * load_scalar(tables.values + 4 * second, np.float32)
+        squares = fma(x, x, fma(y, y, squares))
+        store_line(x, y, place + chunk * stride)
     store(squares, room + _NORMS + i * LINE)
     store(_inverse(unit), room + _INVERSES + 4 * i)
     return unit
@@ -177,23 +170,14 @@ def pack_lines(
             _note(facts, sums_of_lines(room + _NORMS), load(room + _INVERSES, np.float32, TILE_ROWS), unit)
 
 
-@inner
-def _part_of_row(source: int, count: int, room: int) -> Any:
-    """Up to 16 codes that follow one another, and zeros."""
-    copy_part(BYTES, source, room, count)
-    return load(room, np.uint8, TILE_ROWS)
-
-
 @separate
 def _scales_of_step(scales: Codes, tables: Tables, depth: int, line: int, count: int, k: int, groups: int, room: int) -> int:
-    """Note the scales of a step of some columns; returns the least unit."""
-    least = NO_UNIT
+    """Note the scales of a step of some columns; returns the least unit. Zeros past the last ones have the scales of these."""
+    least, last = NO_UNIT, (depth - 1) // GROUP
     for i in range(TILE_ROWS):
         unit = NO_UNIT
         for number in range(groups):
-            code = 0
-            if i < count and k + number * GROUP < depth:
-                code = _scale(scales, line + i, k // GROUP + number)
+            code = _scale(scales, line + min(i, count - 1), min(k // GROUP + number, last))
             unit = min(unit, load_scalar(tables.units + 8 * code, np.int64))
             store(load_scalar(tables.values + 4 * code, np.float32), room + _SCALES + number * LINE + 4 * i)
         store(_inverse(unit), room + _INVERSES + 4 * i)
@@ -226,24 +210,17 @@ def pack_columns(
             k = number * step
             unit = _scales_of_step(scales, tables, depth, line, count, k, step // GROUP, room)
             squares = zeros(np.float32, TILE_ROWS)
-            for row in range(k, k + step, 4):
-                source = codes.address + line + row * codes.k_stride
-                if count == TILE_ROWS and row + 4 <= depth:
-                    low = joined(load(source, np.uint8, TILE_ROWS), load(source + codes.k_stride, np.uint8, TILE_ROWS))
-                    source += 2 * codes.k_stride
-                    high = joined(load(source, np.uint8, TILE_ROWS), load(source + codes.k_stride, np.uint8, TILE_ROWS))
-                    store(signed(joined(low, high)), room + _VALUES)
-                else:
-                    for part in range(4):
-                        some = _part_of_row(source + part * codes.k_stride, count if row + part < depth else 0, room + _CODES)
-                        store(signed(some), room + _VALUES + part * TILE_ROWS)
+            for row in range(k, k + step, 2):
+                source, stride = codes.address + line + row * codes.k_stride, codes.k_stride
+                if count < TILE_ROWS or row + 2 > depth:
+                    copy_part(BYTES, source, room + _CODES, count if row < depth else 0)
+                    copy_part(BYTES, source + stride, room + _CODES + LINE, count if row + 1 < depth else 0)
+                    source, stride = room + _CODES, LINE
                 scale = load(room + _SCALES + (row - k) // GROUP * LINE, np.float32, TILE_ROWS)
-                for pair in range(2):
-                    x = _numbers(room + _VALUES + pair * 2 * TILE_ROWS, scale)
-                    y = _numbers(room + _VALUES + pair * 2 * TILE_ROWS + TILE_ROWS, scale)
-                    squares = fma(x, x, fma(y, y, squares))
-                    store_pairs(x, y, place)
-                    place += ROW_BYTES
+                x, y = load_twice_values(how, source) * scale, load_twice_values(how, source + stride) * scale
+                squares = fma(x, x, fma(y, y, squares))
+                store_pairs(x, y, place)
+                place += ROW_BYTES
             _note(facts, squares, load(room + _INVERSES, np.float32, TILE_ROWS), unit)
 
 

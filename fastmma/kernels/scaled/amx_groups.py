@@ -71,57 +71,44 @@ def tables_of(scale: Element) -> ScaleTables:
     return ScaleTables(values, units.astype(np.int64))
 
 
-class Side(NamedTuple):
-    """An operand: its lines, and whether elements of a line follow one another."""
-
-    codes: Codes
-    scales: Codes
-    lines: int
-    along: bool
-
-    def after(self, k: int) -> tuple[int, ...]:
-        """Return the numbers of both from an element on."""
-        start = self.codes.address + k * self.codes.k_stride
-        blocks = k // GROUP >> self.scales.k_shift
-        return start, *self.codes[1:], self.scales.address + blocks * self.scales.k_stride, *self.scales[1:]
+def left_of(codes: NDArray[np.uint8], scales: NDArray[np.uint8], shift: int) -> tuple[Codes, Codes]:
+    """Find where A lies, whose rows' elements follow one another."""
+    (line, k), (scale_line, scale_k) = codes.strides, scales.strides
+    return Codes(address_of(codes), line, k), Codes(address_of(scales), scale_line, scale_k, shift)
 
 
-class PackedFrom(NamedTuple):
-    """Both operands, and what keeps them in memory."""
-
-    a: Side
-    b: Side
-    depth: int
-    kept: tuple[NDArray[np.uint8], ...]
+def right_of(codes: NDArray[np.uint8], scales: NDArray[np.uint8], shift: int) -> tuple[Codes, Codes]:
+    """Find where B lies, whose columns are lines."""
+    (k, line), (scale_k, scale_line) = codes.strides, scales.strides
+    return Codes(address_of(codes), line, k), Codes(address_of(scales), scale_line, scale_k, shift)
 
 
-def operands_of(p: Scaled, operands: ScaledOperands) -> PackedFrom:
-    """Find where both operands lie."""
-    shift = (p.block // GROUP).bit_length() - 1
-    a, b = operands.a, operands.b
-    turned = not b.flags.c_contiguous and b.strides[0] == b.itemsize
-    a, b = a if a.strides[1] == a.itemsize else fixed(a), b if turned or b.strides[1] == b.itemsize else fixed(b)
-    scale_a, scale_b = operands.scale_a, operands.scale_b
-    of_a = Codes(address_of(scale_a), scale_a.strides[0], scale_a.strides[1], shift)
-    of_b = Codes(address_of(scale_b), scale_b.strides[1], scale_b.strides[0], shift)
-    left = Side(Codes(address_of(a), *a.strides), of_a, len(a), True)
-    right = Side(Codes(address_of(b), *b.strides[::-1]), of_b, operands.b.shape[1], turned)
-    return PackedFrom(left, right, a.shape[1], (a, b, scale_a, scale_b))
+def shift_of(p: Scaled) -> int:
+    """Return log2 of the groups of 16 that share a scale."""
+    return (p.block // GROUP).bit_length() - 1
+
+
+def adjacent(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Return operands whose elements follow one another: of A's rows, and of B's rows or columns."""
+    return a if a.strides[1] == 1 else fixed(a), b if 1 in b.strides else fixed(b)
 
 
 class _Product:
     """A product, slice after slice of k, whose packed operands share memory."""
 
     def __init__(self, p: Scaled, operands: ScaledOperands, threads: int, plain: bool) -> None:
-        self._how, self._given, self._step = AmxGroupConfig(p.step // CHUNK, plain), operands_of(p, operands), p.step
+        self._how, self._kept = AmxGroupConfig(p.step // CHUNK, plain), adjacent(operands.a, operands.b)
+        self._step: int = p.step
+        a, b = self._kept
+        self._sides = left_of(a, operands.scale_a, shift_of(p)), right_of(b, operands.scale_b, shift_of(p))
         self._c, self._out, self._tables = operands.c, operands.out, tables_of(p.scale)
-        self._bits = highest_sum(p)
-        work = self._out.size * self._given.depth
-        self._threads = min(threads, max(1, work // _WORK_OF_A_THREAD))
-        self._blocks = [-(-side.lines // BLOCK) for side in self._given[:2]]
-        self._steps = -(-self._given.depth // p.step)
+        self._bits, self._lines = highest_sum(p), operands.out.shape
+        self._depth: int = a.shape[1]
+        self._threads = min(threads, max(1, self._out.size * self._depth // _WORK_OF_A_THREAD))
+        self._blocks = [-(-lines // BLOCK) for lines in self._lines]
+        self._steps = -(-self._depth // p.step)
         self._step_bytes = self._how.chunks * 2 * TILE_BYTES
-        self._slices = range(0, self._given.depth, _SLICE)
+        self._slices = range(0, self._depth, _SLICE)
         block_bytes = self._steps_from(0) * self._step_bytes
         self._at_once = max(1, _PACKED_AT_ONCE // block_bytes)
         self._pieces = [-(-blocks // self._at_once) for blocks in self._blocks]
@@ -146,19 +133,19 @@ class _Product:
 
     def _steps_from(self, start: int) -> int:
         """Count the steps of a slice."""
-        return min(self._steps - start // self._step, _SLICE // self._step)
+        return -(-min(self._depth - start, _SLICE) // self._step)
 
     def _packing(self, number: int, start: int, place: int, facts: tuple[int, int]) -> NDArray[np.int64]:
         """Cut the packing of a slice into pieces."""
-        (lines, columns), records = entries(self._how), []
-        at_once, block_bytes, depth = self._at_once * BLOCK, self._steps_from(start) * self._step_bytes, self._given.depth - start
-        for side, blocks, pieces, noted in zip(self._given[:2], self._blocks, self._pieces, facts, strict=True):
-            for piece, first in enumerate(range(0, side.lines, at_once)):
-                target, note = place + first // BLOCK * block_bytes, noted + (number * pieces + piece) * FACTS
-                where = min(depth, _SLICE), first, min(first + at_once, side.lines), target, note, 0
-                entry = lines if side.along else columns
-                records.append((entry, *side.after(start), *self._tables.addresses, *where, int(side is self._given.b)))
-            place += blocks * block_bytes
+        (along, across), records = entries(self._how), []
+        at_once, block_bytes, depth = self._at_once * BLOCK, self._steps_from(start) * self._step_bytes, self._depth - start
+        for turned, ((codes, scales), lines, noted) in enumerate(zip(self._sides, self._lines, facts, strict=True)):
+            entry = along if codes.k_stride == 1 else across
+            given = entry, *codes.after(start), *scales.after(start // GROUP), *self._tables.addresses, min(depth, _SLICE)
+            for piece, first in enumerate(range(0, lines, at_once)):
+                target, note = place + first // BLOCK * block_bytes, noted + (number * self._pieces[turned] + piece) * FACTS
+                records.append((*given, first, min(first + at_once, lines), target, note, 0, turned))
+            place += self._blocks[turned] * block_bytes
         return np.array(records, np.int64)[:, None]
 
     def _multiplication(self, number: int, start: int, packed: int) -> NDArray[np.int64]:

@@ -15,7 +15,7 @@ from fastmma.kernels.params import Scaled
 from fastmma.kernels.scaled.amx_group_kernel import CHUNK, KERNEL, AmxGroupConfig
 from fastmma.kernels.scaled.amx_group_kernel import SCRATCH as SCRATCH_OF_SUMS
 from fastmma.kernels.scaled.amx_group_panels import FACTS, SCRATCH, VERDICT, functions
-from fastmma.kernels.scaled.amx_groups import KEPT, highest_sum, operands_of, tables_of
+from fastmma.kernels.scaled.amx_groups import KEPT, adjacent, highest_sum, left_of, right_of, shift_of, tables_of
 from fastmma.kernels.scaled.lines import ScaledOperands, write
 
 _ONE = np.float32(1)
@@ -27,8 +27,8 @@ class FixedGroups:
     """A product of a shape (rows, columns, k) without c, computed again and again by one thread."""
 
     def __init__(self, p: Scaled, shape: tuple[int, int, int], plain: bool = False) -> None:
-        self._p, self._how = p, AmxGroupConfig(p.step // CHUNK, plain)
-        self._shape, self._steps, self._tables = shape, -(-shape[2] // p.step), tables_of(p.scale)
+        self._how, self._shift, self._highest = AmxGroupConfig(p.step // CHUNK, plain), shift_of(p), highest_sum(p)
+        self._shape, self._steps, self._tables = shape, -(-shape[2] // p.step), tables_of(p.scale).addresses
         self._functions, self._multiply = functions(self._how), KERNEL.function(self._how)
         self._good = np.ones(shape[0], np.bool_)
         step = self._how.chunks * 2 * TILE_BYTES
@@ -48,11 +48,12 @@ class FixedGroups:
     def _run(self, operands: ScaledOperands, memory: int) -> bool:
         rows, columns, depth = self._shape
         panels_of_a, panels_of_b, facts, verdict, room = (memory + place for place in self._places)
-        given, tables, (lines, across, judge) = operands_of(self._p, operands), self._tables.addresses, self._functions
-        a, b = given.a, given.b
-        lines(a.codes, a.scales, tables, depth, 0, rows, panels_of_a, facts, room, 0)
-        (lines if b.along else across)(b.codes, b.scales, tables, depth, 0, columns, panels_of_b, facts + FACTS, room, 1)
-        judge(facts, 1, facts + FACTS, 1, self._steps, highest_sum(self._p), verdict)
+        tables, (along, across, judge) = self._tables, self._functions
+        a, b = adjacent(operands.a, operands.b)
+        along(*left_of(a, operands.scale_a, self._shift), tables, depth, 0, rows, panels_of_a, facts, room, 0)
+        pack = along if b.strides[0] == 1 else across
+        pack(*right_of(b, operands.scale_b, self._shift), tables, depth, 0, columns, panels_of_b, facts + FACTS, room, 1)
+        judge(facts, 1, facts + FACTS, 1, self._steps, self._highest, verdict)
         if not _word_at(verdict).value:
             return False
         steps = self._block_bytes, self._block_bytes // 2
