@@ -22,7 +22,7 @@ from fastmma.functions import libdevice
 from fastmma.functions.arithmetic import BITS, F32, Floats, apply, widen
 from fastmma.functions.block import WARP, add_block, add_in_sequence, add_strided, add_unaligned, add_vectors, halve
 from fastmma.host.addresses import address_of, aligned_empty
-from fastmma.host.float_mode import default_floats
+from fastmma.host.float_mode import default_floats, in_default_mode
 from fastmma.host.threads import parallel_for, thread_count
 
 _THREADS = 1024
@@ -30,6 +30,8 @@ _SHARED = 49152  # bytes of a block's shared memory
 _REGISTERS = 9  # elements of a thread that it keeps
 _LOAD = 16  # bytes
 _PART, _PARTS_OF = 1 << 17, 8  # elements and rows that are computed at a time
+_FEW = 1 << 14  # elements of all rows, for which memory is kept, and one thread is enough
+_LINE = 16  # numbers of a line of the cache
 SHORT = 32  # elements of a row, below which a loop over each is slow
 _SPATIAL = 64  # threads along the axis share a row where no more lie across it, and no fewer along it
 
@@ -49,11 +51,16 @@ def _fits_shared(count: int, size: int, threads: int) -> bool:
     return count < (_SHARED - threads // WARP * 4) // size and count % (_LOAD // size) == 0
 
 
+def _is_of_a_warp(count: int, size: int, narrowed: bool) -> bool:
+    """Tell whether a warp sums a row of so many exponentials, as `_forward_sum` has them."""
+    most = 2 * _THREADS if narrowed else _THREADS
+    return count <= most and count * size <= 4 * most
+
+
 def _forward_sum(values: Floats, size: int, narrowed: bool) -> Floats:
     """Sum exponentials of inputs of `size` bytes, that become f32 if they are not `narrowed`."""
     count = values.shape[1]
-    most = 2 * _THREADS if narrowed else _THREADS
-    if count <= most and count * size <= 4 * most:
+    if _is_of_a_warp(count, size, narrowed):
         return _warp_sum(values)
     threads = -(-min(count, _THREADS) // WARP) * WARP
     if narrowed and -(-count // threads) <= _REGISTERS:
@@ -114,6 +121,16 @@ def _each_part(compute: Callable[[slice, Floats], None], rows: NDArray[Any]) -> 
     parallel_for(run, len(rows), thread_count(None), size)
 
 
+class _Memory:
+    """Memory for exponentials of some rows, for numbers of each of them, and for sums of a warp's lanes."""
+
+    def __init__(self, rows: int, width: int) -> None:
+        self.values, self._numbers = aligned_empty((rows, width), np.float32), aligned_empty((3, -(-rows // _LINE) * _LINE), np.float32)
+        self._lanes = aligned_empty((WARP,), np.float32)
+        self.place, self.lanes, first = map(address_of, (self.values, self._lanes, self._numbers))
+        self.largest, self.sums, self.logarithms = (first + row * self._numbers.strides[0] for row in range(3))
+
+
 class Normalizer:
     """Softmax, or its logarithm, of contiguous rows from and to addresses.
 
@@ -134,6 +151,8 @@ class Normalizer:
         self._narrowed = wanted == dtype
         size = max(_PART // self._width, 1)
         self._size = min(size + -size % _PARTS_OF, self._number)
+        self._is_of_whole_warps = inner == 1 and not self._width % WARP and _is_of_a_warp(self._width, dtype.itemsize, self._narrowed)
+        self._free: list[_Memory] = []  # of few rows, that no call uses now
         whole, one = (dtype, (2, self._width)), (F32, (2, 1))  # of two rows: the loops are those of any number
         self._widen = None if dtype == F32 else _applied("rounded", (whole,), F32)
         self._exponential = _applied("exponential_of_difference", (whole, one), F32)
@@ -142,34 +161,49 @@ class Normalizer:
 
     def run(self, x: int, out: int, threads: int | None) -> None:
         """Compute parts of rows that fit into a cache; a multiple of 8 begins a part, as aligned as row 0 is."""
-        kept: dict[int, tuple[Floats, ...]] = {}  # memory of each thread
+        if self._number * self._width <= _FEW:
+            in_default_mode(self._at_once, x, out)
+            return
+        kept: dict[int, _Memory] = {}  # of each thread
 
         def compute(first: int, stop: int, worker: int) -> None:
             if worker not in kept:
-                values = aligned_empty((self._size, self._width), np.float32)
-                kept[worker] = values, np.empty((2, self._size), np.float32)
+                kept[worker] = _Memory(self._size, self._width)
             given, made = (start + first * self._width * size for start, size in zip((x, out), self._sizes, strict=True))
-            self._part(stop - first, given, made, *kept[worker])
+            self._part(stop - first, given, made, kept[worker])
 
         parallel_for(compute, self._number, thread_count(threads), self._size)
 
-    def _part(self, count: int, x: int, out: int, memory: Floats, numbers: Floats) -> None:
-        """Compute some rows, given memory for their exponentials, and for two numbers of each."""
+    def _at_once(self, x: int, out: int) -> None:
+        """Compute few rows, in memory that is kept for the next ones."""
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = _Memory(self._number, self._width)
+        self._part(self._number, x, out, memory)
+        self._free.append(memory)
+
+    def _part(self, count: int, x: int, out: int, memory: _Memory) -> None:
+        """Compute some rows."""
         width, part = self._width, (0, count, 0, self._width)
-        largest, other, place = address_of(numbers), address_of(numbers) + numbers.strides[0], address_of(memory)
+        largest, sums, place = memory.largest, memory.sums, memory.place
         wide = x
         if self._widen is not None:
             wide = place
             self._widen(x, width, place, width, *part)
         kernels.functions.sums.find_largest(wide, count, width, largest)
         self._exponential(x, width, largest, 1, place, width, *part)
-        exponentials = memory[:count]
-        sums = _forward_sum(exponentials, self._sizes[0], self._narrowed) if self._inner == 1 else _spatial_sum(exponentials, self._inner)
+        if self._is_of_whole_warps:
+            kernels.functions.sums.add_whole_warps(place, count, width, memory.lanes, sums)
+        else:
+            values = memory.values[:count]
+            added = _forward_sum(values, self._sizes[0], self._narrowed) if self._inner == 1 else _spatial_sum(values, self._inner)
+            sums = address_of(added)
         if self._logarithm is not None:
-            self._logarithm(address_of(sums), 0, other, 0, 0, 1, 0, count)
-            self._end(x, width, largest, 1, other, 1, out, width, *part)
-        elif self._sizes[1] != F32.itemsize or not kernels.functions.sums.divide_rows(place, count, width, address_of(sums), out):
-            self._end(place, width, address_of(sums), 1, out, width, *part)
+            self._logarithm(sums, 0, memory.logarithms, 0, 0, 1, 0, count)
+            self._end(x, width, largest, 1, memory.logarithms, 1, out, width, *part)
+        elif self._sizes[1] != F32.itemsize or not kernels.functions.sums.divide_rows(place, count, width, sums, out):
+            self._end(place, width, sums, 1, out, width, *part)
 
 
 def _applied(name: str, kinds: tuple[tuple[np.dtype[Any], tuple[int, ...]], ...], dtype: np.dtype[Any]) -> Callable[..., None]:

@@ -380,10 +380,10 @@ def _is_fake(given: Any) -> bool:
 
 def recognise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer for a composite above autograd, where the thread emulates; else take it apart as torch does."""
-    mode = emulates(args, kwargs)
-    if mode is None or mode.run.guess:
-        return composites.decompose(func, args, kwargs)
     kind = KINDS.get(id(func)) or kind_of(func)
     if kind.answer is FUSED and fused.is_taken_apart(kind.name, args, kwargs):
+        return composites.decompose(func, args, kwargs)
+    mode = emulates(args, kwargs)
+    if mode is None or mode.run.guess:
         return composites.decompose(func, args, kwargs)
     return _ANSWERS[kind.answer](mode, kind, func, args, kwargs)

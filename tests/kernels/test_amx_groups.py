@@ -83,9 +83,11 @@ def test_products(opcode: str, shape: tuple[int, int, int], plain: bool, monkeyp
         np.testing.assert_array_equal(wide[:, ::2], results)
         assert (wide[:, 1::2] == 0x5A5A5A5A).all()
         small = FixedGroups(parameters(opcode), (shape[0], shape[1], shape[2]), plain)
-        for factor in (1.0, 3.0):
+        for factor in (1.0, 3.1, 1e-40, 3e38, np.inf, np.nan):
             assert small(given, np.float32(factor))
-            np.testing.assert_array_equal(given.out.view(np.float32), results.view(np.float32) * np.float32(factor))
+            with np.errstate(all="ignore"):
+                products = results.view(np.float32) * np.float32(factor)
+            np.testing.assert_array_equal(given.out, np.where(np.isnan(products), 0x7FFFFFFF, products.view(np.uint32)))
 
 
 @emitted

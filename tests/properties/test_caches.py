@@ -32,6 +32,7 @@ REVIEWED = {
     "explanation/recorder.py: self.steps": "of one element that is explained",
     "functions/autocast.py: self.casts": "of weights, emptied where a region of autocast ends",
     "functions/fixed_norms.py: self._free": "as many as threads that computed a norm of one form at the same time",
+    "functions/softmax.py: self._free": "as many as threads that computed few rows of one form at the same time",
     "host/apart.py: _under_way": "functions that run apart at the moment",
     "host/calls.py: of_call.found": "of one call",
     "host/latches.py: _spare": "as many as there were helpers of calls at the same time",

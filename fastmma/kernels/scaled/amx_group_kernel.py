@@ -23,16 +23,18 @@ _SUMS = BLOCK * _ROW_OF_SUMS  # bytes of a block
 SCRATCH = 3 * _SUMS  # the sums of all steps before, and of two steps in turn
 _A, _B = (4, 5), (6, 7)  # tiles; those before them hold sums
 _LANES = vector(F32, TILE_ROWS)
+_NEAREST = 8  # an instruction's own rounding
 _MASK = vector(ir.IntType(1), TILE_ROWS)
 
 
 @constant
 @dataclass(frozen=True)
 class AmxGroupConfig:
-    """The variant of the code: tiles of k in a step, and whether plain code stands for AMX."""
+    """The variant of the code: tiles of k in a step, whether plain code stands for AMX, and whether sums are multiplied by a factor."""
 
     chunks: int
     plain: bool = False
+    factor: bool = False
 
 
 class _Block:
@@ -103,12 +105,16 @@ class _Block:
         for number, sums in enumerate(self._sums(row, step)):
             self._emit.store(sums, self._total, self._emit.sum(self._row(row), number * ROW_BYTES), ROW_BYTES)
 
-    def write(self, out: ir.Value, stride: ir.Value, rows: ir.Value, masks: list[ir.Value], last: ir.Value) -> None:
-        """Write the sums of all steps."""
+    def write(
+        self, out: ir.Value, stride: ir.Value, rows: ir.Value, masks: list[ir.Value], last: ir.Value, factor: ir.Value | None
+    ) -> None:
+        """Write the sums of all steps, times a factor if there is one, to nearest even."""
         emit, builder = self._emit, self._emit.builder
         with for_range(builder, rows) as row:
             place = emit.at(out, builder.mul(row.index, stride))
             for number, (mask, sums) in enumerate(zip(masks, self._sums(row.index, last), strict=True)):
+                if factor is not None:
+                    sums = emit.intrinsic("x86.avx512.mul.ps.512", _LANES, sums, factor, ir.Constant(I32, _NEAREST))
                 target = builder.bitcast(emit.at(place, number * ROW_BYTES), ir.PointerType(_LANES))
                 emit.intrinsic(f"masked.store.v{TILE_ROWS}f32.p0", ir.VoidType(), sums, target, ir.Constant(I32, 1), mask)
 
@@ -125,9 +131,10 @@ def _emit(config: AmxGroupConfig, builder: ir.IRBuilder, arguments: list[ir.Valu
     """``out = c + a b``, of packed `a` and `b`.
 
     Addresses: a, b, c, out, `SCRATCH` bytes from a cache line on. Integers: bytes from a block of rows of `a` to the next, from a tile of
-    columns of `b` to the next, from row to row of c (0 if it is zero and not read) and of out; steps, at least one; rows, columns.
+    columns of `b` to the next, from row to row of c (0 if it is zero and not read) and of out; steps, at least one; rows, columns. Last,
+    the factor.
     """
-    a, b, c, out, scratch, a_step, b_step, c_stride, out_stride, steps, rows, columns = arguments
+    a, b, c, out, scratch, a_step, b_step, c_stride, out_stride, steps, rows, columns, given = arguments
     emit = Emitter(builder)
     block, lines = _Block(config, emit, scratch), emit.index(BLOCK)
 
@@ -137,6 +144,7 @@ def _emit(config: AmxGroupConfig, builder: ir.IRBuilder, arguments: list[ir.Valu
     def least(count: ir.Value) -> ir.Value:
         return builder.select(builder.icmp_signed("<", count, lines), count, lines)
 
+    factor = emit.splat(_LANES, builder.fptrunc(given, F32)) if config.factor else None
     starts = builder.icmp_signed("!=", c_stride, emit.index(0))
     block.tiles.begin()
     with for_range(builder, blocks(rows)) as i, for_range(builder, blocks(columns)) as j:
@@ -153,8 +161,8 @@ def _emit(config: AmxGroupConfig, builder: ir.IRBuilder, arguments: list[ir.Valu
         block.multiply(rows_of_a, b_tiles, emit.index(0), first=True)
         with for_range_slice(builder, emit.index(1), steps, emit.index(1)) as step:
             block.multiply(rows_of_a, b_tiles, step, first=False)
-        block.write(after, out_stride, left_rows, masks, emit.sum(steps, -1))
+        block.write(after, out_stride, left_rows, masks, emit.sum(steps, -1), factor)
     block.tiles.end()
 
 
-KERNEL = MicroKernel(_emit, 5, 7, mode=lambda _: TOWARD_ZERO)
+KERNEL = MicroKernel(_emit, 5, 7, 1, mode=lambda _: TOWARD_ZERO)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +11,8 @@ from fastmma.kernels.integer.amx_lines import BYTES, copy_part, copy_turned
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES, TILE_ROWS
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
-from fastmma.kernels.llvm.direct import emitted, entry_of
-from fastmma.kernels.llvm.simd import bitcast, fma, highest_lane, load, load_scalar, maximum, store, zeros
+from fastmma.kernels.llvm.direct import entry_of
+from fastmma.kernels.llvm.simd import bitcast, fma, load, load_scalar, maximum, store, zeros
 from fastmma.kernels.matrices.memory import LINE
 from fastmma.kernels.scaled.amx_group_kernel import CHUNK, AmxGroupConfig
 from fastmma.kernels.scaled.amx_group_lines import load_twice_values, store_line, store_pairs, sums_of_lines
@@ -21,11 +20,7 @@ from fastmma.kernels.scaled.amx_group_lines import load_twice_values, store_line
 GROUP = 16  # elements that have one scale, at least
 NO_UNIT = 1 << 20  # of zeros
 _HIGHEST_UNIT = 60
-_LARGEST_RATIO = float(
-    (1 << 48) - (1 << 40)
-)  # of squares: sums of a step are below 2**24 units, which float32 has; a little less than that
 FACTS = 3 * LINE  # bytes of a piece's
-VERDICT = 2  # words
 
 STEP = 128  # elements of a step, at most
 _CODES, _NORMS = 0, STEP  # places in scratch memory: codes, and zeros after the last ones; sums of squares
@@ -224,39 +219,8 @@ def pack_columns(
             _note(facts, squares, load(room + _INVERSES, np.float32, TILE_ROWS), unit)
 
 
-@inner
-def _most(facts: int, pieces: int, place: int) -> Any:
-    """The largest lane of the facts of pieces."""
-    largest = zeros(np.int32, TILE_ROWS)
-    for piece in range(pieces):
-        largest = maximum(largest, load(facts + piece * FACTS + place, np.int32, TILE_ROWS))
-    return np.float64(bitcast(highest_lane(largest), np.float32))
-
-
-@inner
-def _least_unit(facts: int, pieces: int) -> int:
-    unit = NO_UNIT
-    for piece in range(pieces):
-        unit = min(unit, load_scalar(facts + piece * FACTS + 2 * LINE, np.int64))
-    return unit if unit < NO_UNIT else 0
-
-
-@compiled
-def judge(of_a: int, pieces_of_a: int, of_b: int, pieces_of_b: int, steps: int, bits: int, verdict: int) -> None:
-    """Store whether sums of a step are exact, and those of all steps below 2**bits units; and log2 of the unit.
-
-    No sum of products of rows and columns is larger than the product of their norms.
-    """
-    unit = _least_unit(of_a, pieces_of_a) + _least_unit(of_b, pieces_of_b)
-    ratio = _most(of_a, pieces_of_a, 0) * _most(of_b, pieces_of_b, 0)
-    norm = _most(of_a, pieces_of_a, LINE) * _most(of_b, pieces_of_b, LINE) * np.float64(steps * steps)
-    largest = bitcast((1023 + 2 * (unit + bits)) << 52, np.float64)
-    store(np.int64(ratio <= _LARGEST_RATIO and norm <= largest), verdict)
-    store(np.int64(unit), verdict + 8)
-
-
-_CODES_KIND, _TABLES = kinds.kind_of(Codes(0, 0, 0)), kinds.kind_of(Tables(0, 0))
-_GIVEN = _CODES_KIND, _CODES_KIND, _TABLES, *[kinds.int64] * 6
+CODES, TABLES = kinds.kind_of(Codes(0, 0, 0)), kinds.kind_of(Tables(0, 0))
+_GIVEN = CODES, CODES, TABLES, *[kinds.int64] * 6
 
 
 @lru_cache(16)
@@ -264,17 +228,3 @@ def entries(how: AmxGroupConfig) -> tuple[int, int]:
     """Compile `pack_lines` and `pack_columns`, which take the address of a record of their numbers."""
     lines, columns = (entry_of(each, kinds.kind_of(how), *_GIVEN, kinds.int64) for each in (pack_lines, pack_columns))
     return lines, columns
-
-
-@lru_cache(1)
-def judges() -> Callable[..., None]:
-    """Compile `judge`."""
-    return emitted(judge, *[kinds.int64] * 7)
-
-
-@lru_cache(16)
-def functions(how: AmxGroupConfig) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
-    """Compile `pack_lines`, `pack_columns` and `judge`, which take what Python has."""
-    kind = kinds.kind_of(how)
-    lines, columns = (partial(emitted(each, kind, *_GIVEN, kinds.int64), how) for each in (pack_lines, pack_columns))
-    return lines, columns, judges()

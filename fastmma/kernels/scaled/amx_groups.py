@@ -23,7 +23,8 @@ from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.scaled import groups
 from fastmma.kernels.scaled.amx_group_kernel import CHUNK, KERNEL, AmxGroupConfig
 from fastmma.kernels.scaled.amx_group_kernel import SCRATCH as SCRATCH_OF_SUMS
-from fastmma.kernels.scaled.amx_group_panels import FACTS, GROUP, NO_UNIT, SCRATCH, STEP, VERDICT, Codes, entries, judges
+from fastmma.kernels.scaled.amx_group_panels import FACTS, GROUP, NO_UNIT, SCRATCH, STEP, Codes, entries
+from fastmma.kernels.scaled.amx_group_whole import VERDICT, judges
 from fastmma.kernels.scaled.lines import ScaledOperands, fixed, nans_of, scales_of
 
 _HIGHEST_EXPONENT = 50  # of scales, and the least one's negative: products of two are far from the ends of float32
@@ -152,7 +153,7 @@ class _Product:
         """Cut the results of a slice, which are added to those before."""
         tiles = cut_blocks(*self._out.shape, 2 * _SLICE, self._threads)
         before = self._c if number == 0 else self._out
-        steps, records = self._steps_from(start), np.zeros((len(tiles.row), 1, 13), np.int64)
+        steps, records = self._steps_from(start), np.zeros((len(tiles.row), 1, 14), np.int64)
         block_bytes = steps * self._step_bytes
         places = [packed + each // BLOCK * block_bytes for each in (tiles.row, tiles.column + self._blocks[0] * BLOCK)]
         starts = (0, 0) if before is None else (_addresses(before, tiles.row, tiles.column), before.strides[0])
