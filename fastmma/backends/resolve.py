@@ -50,6 +50,8 @@ def backend_of(name: str | Backend) -> Backend:
     BackendError
         If there is none.
     """
+    if type(name) is str and name in _BACKENDS:  # sooner than to ask whether a name is a backend
+        return _made(name)
     if isinstance(name, Backend):
         return name
     if not isinstance(name, str) or name not in _BACKENDS:

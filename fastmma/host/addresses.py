@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,10 +39,16 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     >>> address_of(aligned_empty((3, 5), "f4")) % LINE
     0
     """
-    memory = np.empty(math.prod(shape) * np.dtype(dtype).itemsize + 2 * LINE, _BYTE)
+    return _aligned(math.prod(shape) * np.dtype(dtype).itemsize + 2 * LINE, shape, dtype)
+
+
+def maker_of_results(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], NDArray[Any]]:
+    """Return what makes arrays for results, which start at a cache line if they are large enough."""
+    size = math.prod(shape) * dtype.itemsize
+    return partial(np.empty, shape, dtype) if size < _WORTH_ALIGNING else partial(_aligned, size + 2 * LINE, shape, dtype)
+
+
+def _aligned(size: int, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """An array in memory of so many bytes."""
+    memory = np.empty(size, _BYTE)
     return np.ndarray(shape, dtype, memory, -address_of(memory) % LINE)
-
-
-def empty_results(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return an array for results: one that starts at a cache line, if it is large enough."""
-    return (np.empty if math.prod(shape) * dtype.itemsize < _WORTH_ALIGNING else aligned_empty)(shape, dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, Unpack, overload
 
@@ -12,7 +13,7 @@ from fastmma.backends.call import Operands
 from fastmma.backends.engine import Backend
 from fastmma.backends.fixed import Fixed
 from fastmma.backends.resolve import backend_of
-from fastmma.host.addresses import address_of, empty_results
+from fastmma.host.addresses import address_of, maker_of_results
 from fastmma.host.calls import public_call
 from fastmma.host.errors import OperandError
 from fastmma.host.signatures import spell_keywords
@@ -37,10 +38,11 @@ _CALLED_FORMS, _CALLED_PLANS = 16, 16  # that calls without a prepared product k
 
 
 class Kept(NamedTuple):
-    """A kernel that computes products of a form, and the shape of their results."""
+    """A kernel that computes products of a form, the shape of their results, and what makes arrays for these."""
 
     fixed: Fixed
     shape: tuple[int, ...]
+    new_results: Callable[[], NDArray[Any]]
 
 
 class Prepared:
@@ -144,7 +146,7 @@ class Prepared:
         _, a, b, c, bias, _, _, out, *_ = arguments
         addend = c if bias is None else bias
         if out is None:
-            result = empty_results(kept.shape, self._result)
+            result = kept.new_results()
         elif self._fits(out, kept.shape, (a, b, addend)):
             result = out
         else:
@@ -178,7 +180,8 @@ class Prepared:
         if len(self._kept) >= self._most:
             self._kept.clear()
         fixed = call_uninterrupted(self.fixed, bound)  # a signal handler may come with another form
-        kept = self._kept[bound] = None if fixed is None else Kept(fixed, (*bound.a[1][:-1], bound.b[1][-1]))
+        shape = *bound.a[1][:-1], bound.b[1][-1]
+        kept = self._kept[bound] = None if fixed is None else Kept(fixed, shape, maker_of_results(shape, self._result))
         return kept
 
 
