@@ -121,7 +121,8 @@ ROUTES = (
         ("integer",),
         False,
         holds.BYTES,
-        ({**_PANELS, **_ONE_SUM, "work": (1 << 20, 1 << 27), "rows": (16, ANY), "columns": (16, ANY), "k": (16, ANY)},),
+        # more threads would not help
+        ({**_ONE_SUM, "results of all": (1, 1 << 20), "codes of a panel": (1, 1 << 20), "work": (1, 1 << 27)},),
         fallback="",
         cost=1,
     ),
