@@ -20,7 +20,7 @@ from bench import amx, measured, product_bounds, shapes, threads, tiles
 from bench.cases import TILE_CASES
 from bench.loops import NAME, check
 from bench.records import FOLDER, new_record
-from bench.register_loops import BYTES, DOTS, TILES, register_loops
+from bench.register_loops import COUNTS, DOTS, MULTIPLY_ADDS, TILES, register_loops
 from fastmma.kernels.tiles import AMX, first_fit
 from fastmma.study.speed.cases import FAMILY, SQUARE, cases
 from fastmma.study.speed.report import describe
@@ -74,8 +74,8 @@ def _bytes(quick: bool, rounds: int) -> Iterator[Row]:
     if first_fit(AMX) is None:
         return
     loops = register_loops()
-    runs = {name: loops[name] for name in (TILES, DOTS)}
-    rates = {name: BYTES[name] / min(times) for name, times in amx.seconds(runs, rounds, 1).items()}
+    runs = {name: loops[name] for name in (TILES, DOTS, COUNTS)}
+    rates = {name: MULTIPLY_ADDS[name] / min(times) for name, times in amx.seconds(runs, rounds, 1).items()}
     for n in (256,) if quick else (1024, 4096):
         found = {name: min(times) for name, times in amx.products(n, 1, rounds).items()}
         for kind in ("s8", "s4"):
@@ -84,7 +84,8 @@ def _bytes(quick: bool, rounds: int) -> Iterator[Row]:
             )
         for scheme, name in zip(amx.SCALED, ("NVFP4", "MXFP4"), strict=True):
             yield Row(f"AMX over VNNI: {name}, n = {n}", found[scheme] / found[f"{scheme} amx"])
-        yield Row(f"bits as bytes on AMX over popcounts, n = {n}", found["popcount"] / found["bits"])
+        most = rates[TILES] / rates[COUNTS]
+        yield Row(f"bits as bytes on AMX over popcounts, n = {n}", found["popcount"] / found["bits"], most, "loops on registers")
 
 
 def _small(quick: bool, rounds: int) -> Iterator[Row]:

@@ -14,7 +14,7 @@ from bench.lanes import LANES
 _NARROW = re.compile(r"broadcast|\{1to|pmov[sz]x|\bld1r\b|\bldr\s+[bhsd]\d")  # loads of fewer bytes than a vector
 _PAIR = re.compile(r"\bld[n]?p\b")  # two loads in one instruction of AArch64
 
-# kinds of instructions, each by a regular expression of mnemonics: the first that fits
+# kinds of instructions, each by a regular expression of how they begin: the first that fits
 _X86 = {
     "fma": r"vf[n]?m(add|sub)|vmul",
     "dot product of bytes": r"vpdp",
@@ -22,6 +22,8 @@ _X86 = {
     "population count": r"vpopcnt",
     "saturating sum or difference": r"vp(add|sub)us",
     "quotient or root": r"vdiv|vsqrt",
+    "signs as a mask": r"vpmov[bwdq]2m",
+    "narrowing": r"vpmovu?s?(wb|db|dw|qb|qw|qd)",
     "mask": r"vcmp|vpcmp|vptest|vpshufbitqmb",
     "affine map of bits": r"vgf2p8affine",
     "sum of floats": r"v(add|sub|max|min|range|fixupimm)[ps][sd]",
@@ -31,6 +33,8 @@ _X86 = {
     "shuffle across the register": r"vperm|vextract|vinsert|vpmultishift",
     "broadcast from memory": r"vp?broadcast",
     "load of bytes as words": r"vpmov[sz]x",
+    "halves in memory": r"vcvtph2ps [^%]*\(.*%ymm",
+    "conversion of equal lanes": r"vcvtt?(u?dq2ps|ps2u?dq|u?qq2pd|pd2u?qq)",
     "conversion": r"vcvt",
     "ternary logic": r"vptern",
     "maximum of integers": r"vp(max|min)",
@@ -111,6 +115,8 @@ _AMD = {
     "shift": "23",
     "quotient or root": "1",
     "mask": "01",
+    "signs as a mask": "01",
+    "narrowing": "12",
     "affine map of bits": "01",
     "unpack": "123",
     "shuffle of bytes": "12",
@@ -118,6 +124,8 @@ _AMD = {
     "broadcast from memory": "12",
     "load of bytes as words": "12",
     "conversion": "12",
+    "halves in memory": "12",
+    "conversion of equal lanes": "12",
     "ternary logic": "0123",
     "maximum of integers": "0123",
     "logic or sum of integers": "0123",
@@ -134,6 +142,8 @@ _INTEL = {
     "shift": "0",
     "quotient or root": "0",
     "mask": "5",
+    "signs as a mask": "0",
+    "narrowing": "5",
     "affine map of bits": "0",
     "unpack": "5",
     "shuffle of bytes": "5",
@@ -141,6 +151,8 @@ _INTEL = {
     "broadcast from memory": "",
     "load of bytes as words": "5",
     "conversion": "05",
+    "halves in memory": "05",
+    "conversion of equal lanes": "05",
     "ternary logic": "05",
     "maximum of integers": "0",
     "logic or sum of integers": "05",
@@ -163,6 +175,8 @@ _INTEL_32 = {
     "broadcast from memory": "",
     "load of bytes as words": "5",
     "conversion": "5",
+    "halves in memory": "01",
+    "conversion of equal lanes": "01",
     "maximum of integers": "01",
     "logic or sum of integers": "015",
     "load": "",
@@ -180,8 +194,12 @@ _NEOVERSE_V1 = {
     "load": "",
     "logic or sum of integers": "0123",
 }
-_LONGER = {"conversion": 4 / 3, "ternary logic": 5 / 4, "quotient or root": 5.0}
-_TWO_STEPS = {"conversion": 2.0, "quotient or root": 10.0}
+_LONGER = {
+    **dict.fromkeys(("conversion", "halves in memory", "conversion of equal lanes"), 4 / 3),
+    "ternary logic": 5 / 4,
+    "quotient or root": 5.0,
+}
+_TWO_STEPS = {"conversion": 2.0, "narrowing": 2.0, "quotient or root": 10.0}
 
 _ICE_LAKE = (("GenuineIntel", 6, range(0x6A, 0x6D)),)
 _AMD_MODELS = (("AuthenticAMD", 25, range(0x10, 0xB0)),)
@@ -223,10 +241,11 @@ def bound_of(instructions: Iterable[str], share: float, core: Core) -> Bound:
     busy: dict[str, float] = {}
     loads, count = 0.0, 0
     for line in instructions:
-        mnemonic, _, operands = line.replace("\t", " ").partition(" ")
+        line = line.replace("\t", " ")
+        mnemonic, _, operands = line.partition(" ")
         if on.vector.search(operands) is None:
             continue
-        kind, memory = _kind(mnemonic, on), mnemonic.startswith(("ld", "st")) if _is_arm(on) else "(" in operands
+        kind, memory = _kind(line, on), mnemonic.startswith(("ld", "st")) if _is_arm(on) else "(" in operands
         length = 0.5 if "AVX" in core.cpu and "%zmm" not in operands else 1.0
         if core.pipes[kind] and (memory or kind not in _LOADS):
             of_pipe = length if core.by_half else 1.0
@@ -249,11 +268,11 @@ def _is_arm(on: Cpu) -> bool:
     return on.triple.startswith("aarch64")
 
 
-def _kind(mnemonic: str, on: Cpu) -> str:
+def _kind(line: str, on: Cpu) -> str:
     kinds = _ARM if _is_arm(on) else _X86
-    found = next((name for name, mnemonics in kinds.items() if re.match(mnemonics, mnemonic)), None)
+    found = next((name for name, beginning in kinds.items() if re.match(beginning, line)), None)
     if found is None:
-        raise ValueError(f"{mnemonic} has no row")
+        raise ValueError(f"{line} has no row")
     return found
 
 

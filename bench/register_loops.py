@@ -65,7 +65,9 @@ def _of_tiles() -> Callable[[], None]:
 
 TILES = "products of tiles (AMX)"
 DOTS = "dot product of bytes"
-BYTES = {TILES: 32 * (_PASSES // 8) * 16 * ROW_BYTES * 16, DOTS: 82 * _PASSES * 64}  # multiply-adds of a call
+COUNTS = "bits that differ, counted and added"
+MULTIPLY_ADDS = {TILES: 32 * (_PASSES // 8) * 16 * ROW_BYTES * 16, DOTS: 82 * _PASSES * 64, COUNTS: 28 * _PASSES * 512}  # of a call
+_COUNT_ONES = "vpxord {2}, {0}, {0}", "vpopcntd {0}, {0}", "vpaddd {0}, {2}, {0}"
 
 
 def register_loops() -> dict[str, Callable[[], None]]:
@@ -74,6 +76,8 @@ def register_loops() -> dict[str, Callable[[], None]]:
     for kind in (_SUM, next(kind for kind in KINDS if kind.name == DOTS)):
         if kind.feature in cpu.usable():
             found[kind.name] = _of_mix(Mix((*_LOADS, *(kind.text,) * 82)))
+    if {"avx512f", "avx512vpopcntdq"} <= cpu.usable():
+        found[COUNTS] = _of_mix(Mix(_COUNT_ONES))
     if first_fit(AMX) is not None:
         found[TILES] = _of_tiles()
     return found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections import deque
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,18 @@ from numpy.typing import NDArray
 from fastmma.kernels.block_tiles import BLOCK, BlockTiles, cut_blocks
 from fastmma.kernels.integer.amx_kernel import KERNEL, SCRATCH, AmxConfig
 from fastmma.kernels.integer.amx_lines import BYTES, Numbers
-from fastmma.kernels.integer.amx_panels import WORDS, entries, packers, whole
+from fastmma.kernels.integer.amx_panels import (
+    A_IN_RECORD,
+    B_IN_RECORD,
+    C_IN_RECORD,
+    OUT_IN_RECORD,
+    WORDS,
+    entries,
+    entry_of_whole,
+    packers,
+    record_of_whole,
+    whole,
+)
 from fastmma.kernels.integer.words import Arithmetic, Where, address_at, locate
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES
 from fastmma.kernels.llvm.pieces import Phase, run_phases
@@ -87,25 +99,42 @@ class FixedBytes:
     """A product of a shape (rows, columns, k), computed again and again, as `fastmma.kernels.integer.words.FixedWords` is."""
 
     def __init__(self, config: AmxConfig, shape: tuple[int, int, int], a: tuple[int, int], b: tuple[int, int], *, start: bool) -> None:
-        self._shape, self._kernel, self._multiply = shape, KERNEL.address(config), whole(BYTES, BYTES)
-        self._rows, self._size = _rows_at_once(shape)
-        self._stride = 4 * shape[1]
-        self._a, self._b = (*a, 0, 0), (b[1], b[0], 0, 0)  # of operands, all but the address
+        self._kernel, self._shape, self._strides, self._multiply = KERNEL.address(config), shape, (a, b), entry_of_whole(BYTES, BYTES)
         self._zeros = None if start else AlignedMemory(4 * BLOCK, zeroed=True)
-        self._repeated = None if self._zeros is None else (self._zeros.address, 0, 0, 0)
-        self._free: list[AlignedMemory] = []
+        self._free: list[_OfCall] = []
 
     def __call__(self, a: Any, b: Any, out: int, start: Any = None, addend: int = 0) -> bool:
         """Write the product, from `start` on if it has such; every product is within reach."""
         try:
-            memory = self._free.pop()
+            call = self._free.pop()
         except IndexError:
-            memory = AlignedMemory(self._size, SCRATCH)
-        c, results = self._repeated or (address_at(start), self._stride, 4, 0), (out, self._stride, 4, 0)
-        left, right = (address_at(a), *self._a), (address_at(b), *self._b)
-        self._multiply(self._kernel, left, right, c, results, self._shape, _CHUNKS, self._rows, *memory.addresses)
-        self._free.append(memory)
+            call = self._new()
+        numbers = call.numbers
+        numbers[A_IN_RECORD], numbers[B_IN_RECORD], numbers[OUT_IN_RECORD] = address_at(a), address_at(b), out
+        if self._zeros is None:
+            numbers[C_IN_RECORD] = address_at(start)
+        self._multiply(call.record)
+        self._free.append(call)
         return True
+
+    def _new(self) -> _OfCall:
+        """Memory for a call, and a record with all but the addresses of matrices."""
+        rows, size = _rows_at_once(self._shape)
+        memory, stride = AlignedMemory(size, SCRATCH), 4 * self._shape[1]
+        (a_row, a_k), (b_k, b_column) = self._strides
+        c = (0, stride, 4, 0) if self._zeros is None else (self._zeros.address, 0, 0, 0)
+        operands = (0, a_row, a_k, 0, 0), (0, b_column, b_k, 0, 0), c, (0, stride, 4, 0)
+        record = record_of_whole(self._kernel, *operands, self._shape, _CHUNKS, rows, *memory.addresses)
+        numbers = (ctypes.c_int64 * (len(record) // 8)).from_buffer_copy(record)
+        return _OfCall(memory, numbers, ctypes.addressof(numbers))
+
+
+class _OfCall(NamedTuple):
+    """The memory of a call, and its record, which lies at an address."""
+
+    memory: AlignedMemory
+    numbers: Any
+    record: int
 
 
 def _rows_at_once(shape: tuple[int, int, int]) -> tuple[int, int]:

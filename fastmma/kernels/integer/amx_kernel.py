@@ -14,6 +14,7 @@ from fastmma.kernels.llvm.micro_kernel import MicroKernel
 from fastmma.kernels.matrices.memory import LINE
 
 _ROW_OF_SUMS = 4 * BLOCK
+_ROWS = 4  # of sums that are written together
 SCRATCH = BLOCK * _ROW_OF_SUMS  # bytes for the sums of a block
 _A, _B = (4, 5), (6, 7)  # tiles; those before them hold sums
 _LANES = vector(I32, TILE_ROWS)
@@ -67,7 +68,8 @@ class _Block:
             with begun:
                 for total in range(4):
                     tiles.load(total, self._tile(start.place, start.stride, total), start.stride)
-        rows_at_once = builder.udiv(emit.sum(chunks, BLOCK - 1), chunks)
+        steps = builder.udiv(emit.sum(chunks, BLOCK // _ROWS - 1), chunks)
+        rows_at_once = emit.scaled(steps, _ROWS)
         with for_range(builder, chunks) as step:
             chunk = builder.select(backwards, builder.sub(emit.sum(chunks, -1), step.index), step.index)
             rows = emit.at(a, emit.scaled(chunk, 2 * TILE_BYTES))
@@ -83,14 +85,16 @@ class _Block:
             tiles.store(total, self._tile(*self.sums, total), _ROW_OF_SUMS)
 
     def put(self, first: ir.Value, last: ir.Value) -> None:
-        """Write some rows of the sums that wait, if any do, to the results."""
+        """Write some rows of the sums that wait, if any do, to the results, `_ROWS` at a time."""
         emit, builder = self._emit, self._emit.builder
         out, rows = (builder.load(each) for each in self._waiting)
         last = builder.select(builder.icmp_signed("<", last, rows), last, rows)
-        with for_range_slice(builder, first, last, emit.index(1)) as row:
+        with for_range_slice(builder, first, last, emit.index(_ROWS)) as row:
             sums, place = emit.at(self.sums[0], emit.scaled(row, _ROW_OF_SUMS)), emit.at(out, builder.mul(row, self._stride))
-            for line in range(0, _ROW_OF_SUMS, LINE):
-                emit.store(emit.load(_LANES, sums, line, LINE), place, line)
+            for following in range(_ROWS):
+                for line in range(0, _ROW_OF_SUMS, LINE):
+                    emit.store(emit.load(_LANES, sums, following * _ROW_OF_SUMS + line, LINE), place, line)
+                place = emit.at(place, self._stride)
 
     def _tile(self, block: ir.Value, stride: ir.Value, total: int) -> ir.Value:
         """Return where one of the four tiles of a block begins, whose rows are `stride` bytes apart."""

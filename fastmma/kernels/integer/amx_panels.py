@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
@@ -13,7 +14,7 @@ from fastmma.kernels.integer.panels import Operand, Result
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES, TILE_ROWS
 from fastmma.kernels.llvm.compilation import compiled, separate
-from fastmma.kernels.llvm.direct import emitted, entry_of
+from fastmma.kernels.llvm.direct import emitted, entry_of, record_of
 from fastmma.kernels.llvm.micro_kernel import run_at
 
 WORDS = WordsConfig("bytes", TILE_ROWS, BLOCK, 2)  # words as tiles have them, and blocks
@@ -157,9 +158,20 @@ def entries(of_a: Numbers, of_b: Numbers) -> tuple[int, int]:
     return entry_of(pack_rows, kinds.kind_of(of_a), *_GIVEN), entry_of(pack_columns, kinds.kind_of(of_b), *_GIVEN)
 
 
+_WHOLE = kinds.int64, _OPERAND, _OPERAND, _RESULT, _RESULT, kinds.Group((kinds.int64,) * 3), *[kinds.int64] * 4
+record_of_whole = record_of(*_WHOLE)
+A_IN_RECORD, B_IN_RECORD = 1, 1 + len(Operand._fields)  # where that record has the addresses of the operands, ...
+C_IN_RECORD = B_IN_RECORD + len(Operand._fields)
+OUT_IN_RECORD = C_IN_RECORD + len(Result._fields)  # ... of c, and of the results
+
+
 @lru_cache(16)
 def whole(of_a: Numbers, of_b: Numbers) -> Callable[..., None]:
     """`multiply_whole`."""
-    shape = kinds.Group((kinds.int64,) * 3)
-    given = kinds.int64, _OPERAND, _OPERAND, _RESULT, _RESULT, shape, *[kinds.int64] * 4
-    return partial(emitted(multiply_whole, kinds.kind_of(of_a), kinds.kind_of(of_b), *given), of_a, of_b)
+    return partial(emitted(multiply_whole, kinds.kind_of(of_a), kinds.kind_of(of_b), *_WHOLE), of_a, of_b)
+
+
+@lru_cache(16)
+def entry_of_whole(of_a: Numbers, of_b: Numbers) -> Callable[[int], None]:
+    """`multiply_whole` of the address of a record."""
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(entry_of(multiply_whole, kinds.kind_of(of_a), kinds.kind_of(of_b), *_WHOLE))

@@ -88,11 +88,20 @@ def entry_of(kernel: Any, *given: Any) -> int:
 def emitted(kernel: Any, *given: Any) -> Callable[..., None]:
     """Return what runs a kernel for arguments of these kinds."""
     run = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(entry_of(kernel, *given))
+    called: Callable[..., None] = _of_numbers("run(pack({}))", given, run=run)
+    return called
+
+
+def record_of(*given: Any) -> Callable[..., bytes]:
+    """Return what makes the record of arguments of these kinds."""
+    made: Callable[..., bytes] = _of_numbers("pack({})", given)
+    return made
+
+
+def _of_numbers(expression: str, given: tuple[Any, ...], **used: Any) -> Any:
+    """A function of arguments of these kinds: an expression of all their numbers, of which `pack` makes a record."""
     names = [f"_{number}" for number in range(len(given))]
     fields = [each for kind, name in zip(given, names, strict=True) for each in _fields(kind, name)]
     pack = struct.Struct("=" + "".join(code for _, code in fields)).pack
-    called: Callable[..., None] = eval(
-        f"lambda {', '.join(names)}: run(pack({', '.join(name for name, _ in fields)}))",
-        {"run": run, "pack": pack, "address_at": ctypes.c_size_t.from_address, "array": np.ndarray},
-    )
-    return called
+    text = f"lambda {', '.join(names)}: {expression.format(', '.join(name for name, _ in fields))}"
+    return eval(text, {"pack": pack, "address_at": ctypes.c_size_t.from_address, "array": np.ndarray, **used})
