@@ -23,7 +23,7 @@ _KERNEL_OF = {
     "s8, sm_90a": "s8, u8",
     "b1, sm_90a, K = 8192": "b1",
 }
-_BYTES = "s8, sm_90a"
+_ON_AMX = {"s8, sm_90a": 1, "NVFP4, sm_120a": 2}  # by how many times as many of its instructions as bytes need
 
 
 def kernel_of(title: str) -> Kernel:
@@ -40,8 +40,8 @@ def least(record: Record, title: str) -> Bound | None:
     core = record.row
     if core is None:
         return None
-    if title == _BYTES and record.amx:
-        return Bound(64 / core.tiles, "AMX")
+    if title in _ON_AMX and record.amx:
+        return Bound(64 / core.tiles * _ON_AMX[title], "AMX")
     return bound(kernel_of(title), core)
 
 

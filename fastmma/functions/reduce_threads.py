@@ -193,12 +193,15 @@ def _take(rows: Floats, starts: NDArray[np.int64], plan: Plan, operation: Reduct
     return state
 
 
+def _block(plan: Plan) -> tuple[int, int, int, int]:
+    """Return the threads of a block, the elements and the sums of one, and how many are halved together, as `add_block_rows` takes them."""
+    return plan.threads, plan.vector, plan.vector if plan.vector > 1 else SUM.sums, plan.width if plan.along_x else 1
+
+
 def _add_rows(rows: NDArray[Any], starts: NDArray[np.int64], plan: Plan) -> Floats:
     """Add rows, each of which a block of its own adds, as `_take` does and the halving after it."""
     out = np.empty(len(rows), np.float32)
-    shifts = np.broadcast_to(starts % plan.vector, len(rows))
-    width = plan.width if plan.along_x else 1
-    block = plan.threads, plan.vector, plan.vector if plan.vector > 1 else SUM.sums, width
+    shifts, block = np.broadcast_to(starts % plan.vector, len(rows)), _block(plan)
 
     def add(first: int, stop: int, _: int) -> None:
         part = slice(first, stop)
@@ -265,6 +268,35 @@ def reduce_array(
     state = _halve(_halve(tuple(each.reshape(block) for each in state), 3, operation), 2, operation)
     joined = _join_blocks(state, plan, operation) if plan.blocks > 1 else _part(state, (slice(None), 0))
     return joined, view, shape
+
+
+class RowSums(NamedTuple):
+    """Describe sums of rows that lie one after another, and fit into a cache: what `kernels.functions.sums.add_block_rows` takes of them.
+
+    Attributes
+    ----------
+    rows, columns : int
+    shifts : array
+        How many elements after an aligned address a row begins.
+    block : tuple of int
+        Threads, elements and sums of each, and how many are halved together.
+    """
+
+    rows: int
+    columns: int
+    shifts: NDArray[np.int64]
+    block: tuple[int, int, int, int]
+
+
+def row_sums(x: NDArray[Any], axes: Sequence[int] | None, offset: int) -> RowSums | None:
+    """Describe the sums of an array as `reduce_array` adds them; None where they are no sums of such rows."""
+    vector = SUM.vector if x.itemsize == F32.itemsize else SUM.vector_of_halves
+    kept, view, plan, _ = _planned(x.shape, x.strides, x.itemsize, None if axes is None else tuple(axes), vector, offset)
+    in_order = x.flags.c_contiguous and [*kept, *view.order] == list(range(x.ndim))
+    if not in_order or plan.blocks != 1 or _has_columns(x, view) or x.size > _PART:
+        return None
+    shifts = np.broadcast_to(_starts(x, kept, offset) % plan.vector, view.outputs)
+    return RowSums(view.outputs, view.inputs, shifts, _block(plan))
 
 
 def finish(values: Any, shape: tuple[int, ...], x: NDArray[Any], axes: Any, keepdims: bool, dtype: DTypeLike | None) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.functions.arithmetic import apply, round_to, widen
+from fastmma.functions.arithmetic import F32, apply, round_to, widen
 from fastmma.functions.block import WARP
 from fastmma.host.errors import NotEmulatedError
 from fastmma.host.float_mode import default_floats
@@ -28,11 +28,18 @@ _BLOCKS = 3  # of one row, whose totals join in one order
 
 
 def _add(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    return round_to(widen(a) + widen(b), a.dtype)
+    """Add, and round halves; NaN of float32 is `_settled` when all is scanned."""
+    return a + b if a.dtype == F32 else round_to(widen(a) + widen(b), a.dtype)
 
 
 def _multiply(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
-    return round_to(widen(a) * widen(b), a.dtype)
+    """Multiply, as `_add` adds."""
+    return a * b if a.dtype == F32 else round_to(widen(a) * widen(b), a.dtype)
+
+
+def _settled(values: NDArray[Any], operation: Operation) -> NDArray[Any]:
+    """Give NaN the bits that it has after sums and products of float32."""
+    return round_to(values, F32) if values.dtype == F32 and operation in (_add, _multiply) else values
 
 
 def _add_exponentials(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
@@ -110,7 +117,9 @@ def _one_row(row: NDArray[Any], operation: Operation) -> NDArray[Any]:
         scanned, total = _one_block(row[first : first + size], operation, before)
         before = total if before is None else operation(before, total)
         found.append(scanned)
-    return np.concatenate(found)
+    whole = np.concatenate(found)
+    whole[1:] = _settled(whole[1:], operation)  # the first one is the operand
+    return whole
 
 
 def _scan(x: NDArray[Any], axis: int, operation: Operation, neutral: float) -> NDArray[Any]:
@@ -121,8 +130,10 @@ def _scan(x: NDArray[Any], axis: int, operation: Operation, neutral: float) -> N
         if size == x.size:
             return _one_row(np.ascontiguousarray(x).reshape(-1), operation).reshape(x.shape)
         if axis % x.ndim == x.ndim - 1:
-            return _along_rows(np.ascontiguousarray(x).reshape(-1, size), operation, neutral).reshape(x.shape)
-        return np.ascontiguousarray(np.moveaxis(_along_outer(np.moveaxis(x, axis, 0), operation, neutral), 0, axis))
+            found = _along_rows(np.ascontiguousarray(x).reshape(-1, size), operation, neutral).reshape(x.shape)
+        else:
+            found = np.ascontiguousarray(np.moveaxis(_along_outer(np.moveaxis(x, axis, 0), operation, neutral), 0, axis))
+        return _settled(found, operation)
 
 
 @default_floats

@@ -44,6 +44,7 @@ from fastmma.torch.report import ASSUMED, PASSED, UNSEEN
 _NO_DISPATCH = torch._C._disabled_torch_dispatch_impl
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _APART = frozenset({COMPOSITE, RECURRENT, MATH_ATTENTION, FUSED, BODY, FLOW})  # whose operators come back, and are cast
+_LISTS = (tuple, list)
 _FAKE = "FakeTensor"  # which has a shape, and holds nothing
 
 
@@ -360,20 +361,23 @@ _ANSWERS: dict[str, _Answer] = {
 
 def innermost() -> DispatchMode | None:
     """Find the mode that this thread has entered last."""
-    return next((each for each in reversed(_get_current_dispatch_mode_stack()) if isinstance(each, DispatchMode)), None)
+    for each in reversed(_get_current_dispatch_mode_stack()):
+        if isinstance(each, DispatchMode):
+            return each
+    return None
 
 
 def emulates(args: tuple[Any, ...], kwargs: dict[str, Any]) -> DispatchMode | None:
     """Find the mode that a call above autograd concerns."""
     mode = innermost()
-    return None if mode is None or mode.passes or _is_fake(args) or _is_fake(kwargs) else mode
+    return None if mode is None or mode.passes or _is_fake(args) or (kwargs and _is_fake(kwargs)) else mode
 
 
 def _is_fake(given: Any) -> bool:
     """Is a tensor that holds nothing among arguments?"""
     if isinstance(given, torch.Tensor):
         return type(given).__name__ == _FAKE
-    if isinstance(given, tuple | list):
+    if isinstance(given, _LISTS):
         return any(map(_is_fake, given))
     return any(type(each).__name__ == _FAKE for each in tree_leaves(given)) if isinstance(given, dict) and given else False
 

@@ -20,6 +20,7 @@ from fastmma.torch.arrays import DTYPES, as_numpy, to_numpy
 from fastmma.torch.formulas import BITS, Formula
 from fastmma.torch.norms import ALIGNED, PlacedNorm, place_layer_norm
 from fastmma.torch.operators import IN_PLACE, NEW, OUT, form_of
+from fastmma.torch.sums import SUMS, PlacedSum, place_sum
 
 if TYPE_CHECKING:
     from fastmma.kernels.functions.apply import Applied
@@ -262,7 +263,7 @@ class Reduced(NamedTuple):
             return None
 
 
-def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reduced | PlacedNorm | None:
+def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reduced | PlacedNorm | PlacedSum | None:
     """Find what computes calls like one that `compute` computed; None where it is no sum whose arguments all tell its form."""
     overload = _overload(func)
     is_sum = overload.name in reductions.ROWS and overload.name not in ROWS
@@ -272,6 +273,11 @@ def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Reduc
         placed = place_layer_norm(_arguments(overload, args, kwargs), places_of(args))
         if placed is not None:
             return placed
+    if overload.name in SUMS:
+        given = _arguments(overload, args, kwargs)
+        summed = place_sum(overload.name, given, reductions.axes_of(given)) if args and args[0] is given["self"] else None
+        if summed is not None:
+            return summed
     return Reduced(overload.name, overload, dict(kwargs))
 
 

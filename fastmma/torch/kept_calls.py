@@ -15,6 +15,7 @@ from fastmma.torch.kinds import FIXED, MENDED, Kind
 from fastmma.torch.norms import PlacedNorm
 from fastmma.torch.plans import ALIGNED
 from fastmma.torch.report import EMULATED, Line, Tally
+from fastmma.torch.sums import PlacedSum
 
 if TYPE_CHECKING:
     from fastmma.torch.emulation import Computation, Emulation
@@ -122,7 +123,7 @@ class KeptFunction:
 class KeptRow:
     """Compute and count calls of one form of a sum, or of what contains one."""
 
-    def __init__(self, found: Reduced | PlacedNorm, line: Line) -> None:
+    def __init__(self, found: Reduced | PlacedNorm | PlacedSum, line: Line) -> None:
         self._found, self.line = found, line
 
     def compute(self, run: Emulation, tally: Tally, args: tuple[Any, ...]) -> Any:

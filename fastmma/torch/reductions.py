@@ -87,7 +87,8 @@ def _dtype(given: Arguments) -> Any:
     return DTYPES[_check_dtype(given["dtype"])]
 
 
-def _axes(given: Arguments) -> list[int] | None:
+def axes_of(given: Arguments) -> list[int] | None:
+    """List the axes that arguments name; None where all are reduced."""
     axes = given.get("dim")
     return None if axes is None or (isinstance(axes, list | tuple) and not axes) else [axes] if isinstance(axes, int) else list(axes)
 
@@ -104,7 +105,7 @@ def _sum(function: Callable[..., NDArray[Any]]) -> Row:
         tensor = _in_result_dtype(given)
         dtype = {} if given.get("dtype") in (None, tensor.dtype) else {"dtype": _dtype(given)}
         x, memory = as_strided_array(tensor)
-        return as_tensor(function(x, _axes(given), keepdims=given.get("keepdim", False), **dtype, **memory))
+        return as_tensor(function(x, axes_of(given), keepdims=given.get("keepdim", False), **dtype, **memory))
 
     return row
 
@@ -115,7 +116,7 @@ def _variance(function: Callable[..., Any], root: bool) -> Row:
         correction = 1 if correction is None else correction
         keepdims = given.get("keepdim", False)
         x, memory = as_strided_array(given["self"])
-        found = function(x, _axes(given), correction=correction, root=root, keepdims=keepdims, **memory)
+        found = function(x, axes_of(given), correction=correction, root=root, keepdims=keepdims, **memory)
         return as_tensors(found) if isinstance(found, tuple) else as_tensor(found)
 
     return row
@@ -125,7 +126,7 @@ def _log_sum_exp(given: Arguments) -> Tensor:
     x: Tensor = given["self"]
     if not x.dim():
         return _log_sum_exp({"self": x.reshape(1), "dim": [0], "keepdim": False})
-    axes = _axes(given) or list(range(x.dim()))
+    axes = axes_of(given) or list(range(x.dim()))
     return as_tensor(reduce.reduce_logsumexp(as_strided_array(x)[0], axes, keepdims=given["keepdim"]))
 
 
@@ -148,7 +149,7 @@ def _norm(given: Arguments) -> Tensor:
         raise NotEmulatedError("a GPU takes no power of a number without dimensions")
     x, memory = as_strided_array(_in_result_dtype(given))
     dtype = None if given["dtype"] is None else _dtype(given)
-    return as_tensor(reduce.reduce_norm(x, float(given["ord"]), _axes(given), keepdims=given["keepdim"], dtype=dtype, **memory))
+    return as_tensor(reduce.reduce_norm(x, float(given["ord"]), axes_of(given), keepdims=given["keepdim"], dtype=dtype, **memory))
 
 
 def _older_norm(given: Arguments) -> Tensor:

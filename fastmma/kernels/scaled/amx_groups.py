@@ -30,7 +30,7 @@ from fastmma.kernels.scaled.lines import ScaledOperands, fixed, nans_of, scales_
 _HIGHEST_EXPONENT = 50  # of scales, and the least one's negative: products of two are far from the ends of float32
 _OUT_OF_REACH = ldexp(1, 100)  # whose square is infinite; zeros times it are zeros
 _SPARE = 3  # bits by which sums stay below those that would be truncated
-_SLICE = 4096  # of k that is packed at once
+_SLICE = 2048  # of k that is packed at once
 _PACKED_AT_ONCE = 1 << 19  # bytes in a piece, at least a block
 _WORK_OF_A_THREAD = 1 << 25  # multiply-adds, some 0.1 milliseconds
 _ROWS_OF_C = 64  # that are looked at together
@@ -151,7 +151,7 @@ class _Product:
 
     def _multiplication(self, number: int, start: int, packed: int) -> NDArray[np.int64]:
         """Cut the results of a slice, which are added to those before."""
-        tiles = cut_blocks(*self._out.shape, 2 * _SLICE, self._threads)
+        tiles = cut_blocks(*self._out.shape, 2 * self._step * self._steps_from(start), self._threads)
         before = self._c if number == 0 else self._out
         steps, records = self._steps_from(start), np.zeros((len(tiles.row), 1, 14), np.int64)
         block_bytes = steps * self._step_bytes
