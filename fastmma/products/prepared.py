@@ -167,8 +167,12 @@ class Prepared:
 
     def _fits(self, out: Any, shape: tuple[int, ...], operands: tuple[Any, ...]) -> bool:
         """Tell whether results can be written to `out` at once."""
-        usual = type(out) is np.ndarray and out.dtype == self._result and out.shape == shape and out.flags.carray
-        return usual and not any(given is not None and np.may_share_memory(out, given) for given in operands)
+        if not (type(out) is np.ndarray and out.dtype == self._result and out.shape == shape and out.flags.carray):
+            return False
+        for given in operands:  # noqa: SIM110 - a generator takes a part of a small product
+            if given is not None and np.may_share_memory(out, given):
+                return False
+        return True
 
     def _keep(self, bound: Bound) -> Kept | None:
         """Return what computes products of a form that is not kept yet; None if there is nothing, or it is too early."""
@@ -180,9 +184,11 @@ class Prepared:
         if len(self._kept) >= self._most:
             self._kept.clear()
         fixed = call_uninterrupted(self.fixed, bound)  # a signal handler may come with another form
-        shape = *bound.a[1][:-1], bound.b[1][-1]
-        kept = self._kept[bound] = None if fixed is None else Kept(fixed, shape, maker_of_results(shape, self._result))
+        kept = self._kept[bound] = None if fixed is None else self._kept_by(fixed, (*bound.a[1][:-1], bound.b[1][-1]))
         return kept
+
+    def _kept_by(self, fixed: Fixed, shape: tuple[int, ...]) -> Kept:
+        return Kept(fixed, shape, maker_of_results(shape, self._result))
 
 
 @overload

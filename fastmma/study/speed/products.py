@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from fastmma.host.addresses import aligned_empty
 from fastmma.host.errors import FastmmaError, OperandError
 from fastmma.isa.formats import format_of
 from fastmma.isa.gpus import target_named
@@ -72,7 +73,7 @@ class TimedProduct:
     def run(self, shape: Shape) -> Run:
         """A function of the number of threads that computes the product once."""
         (m, n, _), (a, b), ins = shape, self.operands(shape), self.instruction()
-        out = np.empty((m, n), ml_dtypes.bfloat16 if self.finished else ins.operands["d"].format.dtype)
+        out = aligned_empty((m, n), ml_dtypes.bfloat16 if self.finished else ins.operands["d"].format.dtype)  # as `gemm` makes large ones
         more: dict[str, Any] = {"bias": np.ones(n, np.float32)} if self.finished else {}
         return lambda threads: gemm(a, b, instruction=ins, target=self.target, threads=threads, out=out, **more)
 
