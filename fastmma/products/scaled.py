@@ -147,8 +147,8 @@ def scaled_matmul(
         "out_dtype": out_dtype,
         "arithmetic": arithmetic,
     }
-    plain = plan is None and c is None and bias is None and beta is None and out is None
-    call = form_of_call(a, b, alpha, runner, workers, choices.values()) if plain else None
+    plain, given = c is None and bias is None and beta is None and out is None, plan
+    call = form_of_call(a, b, alpha, runner, workers, given, choices.values()) if plain else None
     form = None if call is None else form_that_came(call)
     if form is not None and (done := form.multiply(a, b, alpha)) is not None:
         return done
@@ -160,7 +160,7 @@ def scaled_matmul(
     form = scaled_form(plan, a, b, runner, workers) if c is None and bias is None and beta is None else None
     if form is not None and (done := form.multiply(a, b, alpha, out)) is not None:
         if call is not None:
-            remember(call, form)
+            remember(call, form, given)
         return done
     left, right = scaled_operand(a).widened(plan.widened[0], runner), scaled_operand(b).widened(plan.widened[1], runner)
     finish = Epilogue("scaled_matmul", plan.epilogue, plan.out, runner, workers)

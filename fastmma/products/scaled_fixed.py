@@ -76,8 +76,11 @@ def scaled_form(plan: AccumulationPlan, a: ScaledArray, b: ScaledArray, backend:
     return None if fixed is None else ScaledForm(fixed, Epilogue("scaled_matmul", plan.epilogue, plan.out, backend, threads))
 
 
-def form_of_call(a: Any, b: Any, alpha: Any, runner: Backend, threads: int, choices: Iterable[Any]) -> CallForm | None:
-    """Describe all of a call without addends that its plan and its kernel depend on; None where there may be two of one description."""
+def form_of_call(a: Any, b: Any, alpha: Any, runner: Backend, threads: int, plan: Any, choices: Iterable[Any]) -> CallForm | None:
+    """Describe all of a call without addends that its plan and its kernel depend on; None where there may be two of one description.
+
+    A plan that is given is known by its identity.
+    """
     values, settings = tuple(choices), runner.settings()
     kinds = tuple(map(type, values))
     if settings is None or type(a) is not ScaledArray or type(b) is not ScaledArray or type(alpha) is not float:
@@ -85,19 +88,20 @@ def form_of_call(a: Any, b: Any, alpha: Any, runner: Backend, threads: int, choi
     if not PLAIN.issuperset(kinds) or "native" in values:
         return None
     left, right = ((each.scheme, each.axis, each.elements.shape, each.scales.shape) for each in (a, b))
-    return left, right, runner, settings, threads, is_strict(), kinds, values
+    return left, right, runner, settings, threads, is_strict(), kinds, values, id(plan)
 
 
 def form_that_came(call: CallForm) -> ScaledForm | None:
     """Return what computed a product of this form before."""
-    return _known.get(call)
+    known = _known.get(call)
+    return None if known is None else known[0]
 
 
-def remember(call: CallForm, form: ScaledForm) -> None:
-    """Keep what computes products of this form."""
+def remember(call: CallForm, form: ScaledForm, plan: Any) -> None:
+    """Keep what computes products of this form, and the plan that was given, whose identity is its own as long as it lives."""
     if len(_known) >= MOST:
         _known.clear()
-    _known[call] = form
+    _known[call] = form, plan
 
 
-_known: dict[CallForm, ScaledForm] = {}
+_known: dict[CallForm, tuple[ScaledForm, Any]] = {}

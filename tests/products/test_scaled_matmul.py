@@ -246,3 +246,23 @@ def test_batches_without_k(name: str) -> None:
 
 
 # the plan
+
+
+def test_a_plan_that_came_before_is_told_from_others() -> None:
+    """Calls of a form are found by the plan's identity: two plans alternate, one whose memory another had, and one of another scheme."""
+    x = np.random.default_rng(8).standard_normal((16, 128), np.float32)
+    a, b = quantize(x, "nvfp4"), quantize(x, "nvfp4").T
+    expected = {target: scaled_matmul(a, b, target=target, backend="reference") for target in ("sm_100a", "sm_120a")}
+    for _ in range(3):
+        for target, results in expected.items():
+            plan = scaled_plan(a, b, target=target)
+            plans = [plan, replace(plan), replace(plan)]
+            for each in plans * 2:
+                np.testing.assert_array_equal(scaled_matmul(a, b, plan=each), results)
+            del plan, plans
+    other = scaled_plan(a, b, target="sm_120a")
+    assert scaled_matmul(a, b, plan=other) is not None
+    with pytest.raises(fastmma.OperandError, match="the plan is for"):
+        scaled_matmul(quantize(x, "mxfp4"), quantize(x, "mxfp4").T, plan=other)
+    with pytest.raises(fastmma.OperandError, match="must be left out"):
+        scaled_matmul(a, b, plan=other, target="sm_120a")
