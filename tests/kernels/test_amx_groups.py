@@ -67,7 +67,7 @@ def expected(opcode: str, operands: ScaledOperands) -> Any:
 
 @emitted
 @cases("opcode", [NVFP4, MXFP4])
-@cases("shape", [(1, 1, 1), (33, 31, 67), (70, 129, 300), (257, 40, 64)])
+@cases("shape", [(1, 1, 1), (35, 3, 1), (33, 31, 67), (70, 129, 300), (257, 40, 64)])
 @pytest.mark.parametrize("plain", PLAIN)
 def test_products(opcode: str, shape: tuple[int, int, int], plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amx_groups, "_WORK_OF_A_THREAD", 1)

@@ -24,9 +24,8 @@ FACTS = 3 * LINE  # bytes of a piece's
 
 STEP = 128  # elements of a step, at most
 _CODES, _NORMS = 0, STEP  # places in scratch memory: codes, and zeros after the last ones; sums of squares
-_INVERSES = _NORMS + TILE_ROWS * LINE
-_UNITS = _INVERSES + LINE
-_SCALES = _UNITS + LINE
+_INVERSES = _NORMS + TILE_ROWS * LINE  # of squares of units
+_SCALES = _INVERSES + LINE
 _LINES = _SCALES + STEP // GROUP * LINE
 SCRATCH = _LINES + STEP // CHUNK * TILE_BYTES
 
@@ -45,7 +44,7 @@ class Codes(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """Addresses of tables by the code of a scale: a half of its value as float32, NaN where out of reach; log2 of its elements' unit."""
+    """Addresses of tables by the code of a scale: a half of its value as float32, and log2 of the unit of its products with elements."""
 
     values: int
     units: int
@@ -62,6 +61,7 @@ def _note(facts: int, sums: Any, inverses: Any, unit: int) -> None:
 
 @inner
 def _begin(facts: int) -> None:
+    """Note nothing yet."""
     store(zeros(np.int32, TILE_ROWS), facts)
     store(zeros(np.int32, TILE_ROWS), facts + LINE)
     store(np.int64(NO_UNIT), facts + 2 * LINE)
@@ -69,7 +69,7 @@ def _begin(facts: int) -> None:
 
 @inner
 def _inverse(unit: int) -> Any:
-    """2**-(2 unit), as bits of float32."""
+    """Return 2**-(2 unit), as bits of float32."""
     return np.int32((127 - 2 * min(unit, _HIGHEST_UNIT)) << 23)
 
 
@@ -143,16 +143,12 @@ def pack_lines(
         block, half = tile // 2, tile % 2
         for number in range(steps):
             unit = NO_UNIT
-            place, stride = (
-                target + (block * steps * how.chunks * 2 + half) * TILE_BYTES + number * how.chunks * 2 * TILE_BYTES,
-                2 * TILE_BYTES,
-            )
+            place, stride = target + (((block * steps + number) * how.chunks) * 2 + half) * TILE_BYTES, 2 * TILE_BYTES
             if turned:
                 place, stride = room + _LINES, TILE_BYTES
             for i in range(count):
-                unit = min(
-                    unit, _pack_step(how, codes, scales, tables, depth, line + i, number * step, place + i * ROW_BYTES, stride, room, i)
-                )
+                target_line = place + i * ROW_BYTES
+                unit = min(unit, _pack_step(how, codes, scales, tables, depth, line + i, number * step, target_line, stride, room, i))
             for i in range(count, TILE_ROWS):
                 for chunk in range(how.chunks):
                     store(zeros(np.int32, TILE_ROWS), place + i * ROW_BYTES + chunk * stride)
@@ -192,7 +188,7 @@ def pack_columns(
     target: int,
     facts: int,
     room: int,
-    _turned: int,
+    _turned: int,  # calls of both have the same record
 ) -> None:
     """Pack columns first (of a block) to last of B, whose rows' elements follow one another, as `pack_lines` does."""
     _begin(facts)

@@ -19,15 +19,14 @@ from fastmma.kernels.matrices.memory import LINE
 from fastmma.kernels.scaled.amx_group_kernel import CHUNK, AmxGroupConfig
 from fastmma.kernels.scaled.amx_group_panels import CODES, FACTS, NO_UNIT, TABLES, Codes, Tables, pack_columns, pack_lines
 
-_LARGEST_RATIO = float(
-    (1 << 48) - (1 << 40)
-)  # of squares: sums of a step are below 2**24 units, which float32 has; a little less than that
+# of squares of norms in units: sums of a step are below 2**24 units, which float32 has; less a little that rounding of squares may hide
+_LARGEST_RATIO = float((1 << 48) - (1 << 40))
 VERDICT = 2  # words
 
 
 @inner
 def _most(facts: int, pieces: int, place: int) -> Any:
-    """The largest lane of the facts of pieces."""
+    """Find the largest lane of the facts of pieces."""
     largest = zeros(np.int32, TILE_ROWS)
     for piece in range(pieces):
         largest = maximum(largest, load(facts + piece * FACTS + place, np.int32, TILE_ROWS))
@@ -36,6 +35,7 @@ def _most(facts: int, pieces: int, place: int) -> Any:
 
 @inner
 def _least_unit(facts: int, pieces: int) -> int:
+    """Find the least unit of pieces; that of zeros is 1."""
     unit = NO_UNIT
     for piece in range(pieces):
         unit = min(unit, load_scalar(facts + piece * FACTS + 2 * LINE, np.int64))

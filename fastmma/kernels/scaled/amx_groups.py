@@ -141,7 +141,7 @@ class _Product:
         (along, across), records = entries(self._how), []
         at_once, block_bytes, depth = self._at_once * BLOCK, self._steps_from(start) * self._step_bytes, self._depth - start
         for turned, ((codes, scales), lines, noted) in enumerate(zip(self._sides, self._lines, facts, strict=True)):
-            entry = along if codes.k_stride == 1 else across
+            entry = across if turned and codes.k_stride != 1 else along
             given = entry, *codes.after(start), *scales.after(start // GROUP), *self._tables.addresses, min(depth, _SLICE)
             for piece, first in enumerate(range(0, lines, at_once)):
                 target, note = place + first // BLOCK * block_bytes, noted + (number * self._pieces[turned] + piece) * FACTS
