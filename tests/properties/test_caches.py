@@ -44,7 +44,6 @@ REVIEWED = {
     "kernels/llvm/pieces.py: self.idle": "one for each helper, of which there are as many as a call ever had threads",
     "kernels/llvm/pieces.py: self.products": "of the present calls of a thread",
     "kernels/functions/expression.py: self.lines": "of one formula",
-    "kernels/integer/amx.py: _kept": "of one product, whose operands have at most 2^24 elements each: its maxlen is 1",
     "kernels/matrices/memory.py: self._kept": "of one product of a kind, at most 256 MB: its maxlen is 1",
     "kernels/functions/expression.py: self.calls": "of one formula",
     "kernels/fma/fixed.py: self._free": "as many as threads that computed a product of one form at the same time",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections import deque
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ from fastmma.kernels.integer.words import Arithmetic, Where, address_at, locate
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES
 from fastmma.kernels.llvm.pieces import Phase, run_phases
 from fastmma.kernels.macro_tiles import MacroTile, finish_empty
-from fastmma.kernels.matrices.memory import AlignedMemory
+from fastmma.kernels.matrices.memory import AlignedMemory, KeptMemory
 
 _Bytes = NDArray[np.int8] | NDArray[np.uint8]
 _Code = tuple[AmxConfig, tuple[Numbers, Numbers]]
@@ -44,7 +43,7 @@ _WORK_OF_A_THREAD = 1 << 27  # multiply-adds, an eighth of a millisecond
 _ADDRESS, _PANELS, _PACKING_SCRATCH = 1, 9, 10  # numbers of a call that packs, after the function's address ...
 _OF_A, _BEFORE, _AFTER, _SCRATCH_OF_SUMS = 1, 3, 4, 5  # ... and of one that multiplies, where those of A and B come first
 _NUMBERS = struct.Struct("=13q").pack
-_kept: deque[tuple[int, AlignedMemory]] = deque(maxlen=1)  # packed operands' memory: to map it anew takes longer than to pack
+_KEPT = KeptMemory()  # for packed operands
 
 
 def gemm(
@@ -72,27 +71,17 @@ def gemm(
     threads = min(threads, max(1, m * n * k // _WORK_OF_A_THREAD))
     if threads == 1 and n * min(k, _CHUNKS * ROW_BYTES) <= _PANEL_BYTES and m * n * k <= _UNDIVIDED:
         rows, size = _rows_at_once(shape)
-        kept, memory = _memory(size + SCRATCH)
-        whole(*how)(KERNEL.address(config), *where[:4], shape, _CHUNKS, rows, memory.address, memory.address + size)
+        with _KEPT.lent(size + SCRATCH) as memory:
+            whole(*how)(KERNEL.address(config), *where[:4], shape, _CHUNKS, rows, memory, memory + size)
     else:
         product = _Product(config, shape, how)
-        kept, memory = _memory(product.size)
-        if threads == 1:
-            product.alone(where, memory.address)
-        else:
-            run_phases(_phases((config, how), shape, where, memory.address, threads), threads, SCRATCH)
-    _kept.append((kept, memory))
+        with _KEPT.lent(product.size) as memory:
+            if threads == 1:
+                product.alone(where, memory)
+            else:
+                run_phases(_phases((config, how), shape, where, memory, threads), threads, SCRATCH)
     if target is not out:
         out[...] = target
-
-
-def _memory(size: int) -> tuple[int, AlignedMemory]:
-    """Memory of at least so many bytes, and how many."""
-    try:
-        found = _kept.pop()
-    except IndexError:  # another thread has it
-        return size, AlignedMemory(size)
-    return found if found[0] >= size else (size, AlignedMemory(size))
 
 
 class FixedBytes:
