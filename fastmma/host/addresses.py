@@ -1,4 +1,4 @@
-"""Where arrays lie in memory: asked, and for results chosen, as often as products are called."""
+"""Read where arrays lie in memory, and choose it for results, as often as products are called."""
 
 from __future__ import annotations
 
