@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import subprocess
 import sys
@@ -41,11 +42,26 @@ PLACED = {
         define i64 @f(i64 %x) { %y = call i64 @half(i64 %x) %z = call i64 @g(i64 %y) ret i64 %z }
         define i64 @g(i64 %x) noinline { %r = mul i64 %x, 7 ret i64 %r }""",
 }
+_CALLS = """
+    declare double @cos(double)
+    declare double @ldexp(double, i32)
+    declare i64 @labs(i64)
+    define i64 @f(i64 %x) {
+      %y = sub i64 %x, 20
+      %z = call i64 @labs(i64 %y)
+      %real = sitofp i64 %z to double
+      %one = call double @cos(double %real)
+      %two = call double @cos(double %one)
+      %large = call double @ldexp(double %two, i32 40)
+      %r = fptosi double %large to i64
+      ret i64 %r
+    }
+    define i64 @g(i64 %x) { %r = tail call i64 @labs(i64 %x) ret i64 %r }
+"""
 LEFT = {
-    "a function of the process": """
-        declare double @cos(double)
-        define double @f(double %x) { %r = call double @cos(double %x) ret double %r }
-    """,
+    "a function that nobody has": "declare i64 @nobodys(i64) define i64 @f(i64 %x) { %r = call i64 @nobodys(i64 %x) ret i64 %r }",
+    "the address of a function": "declare i64 @labs(i64) define i64 (i64)* @f() { ret i64 (i64)* @labs }",
+    "memory of the process": "@environ = external global i64 define i64 @f() { %r = load i64, i64* @environ ret i64 %r }",
     "memory that changes": "@n = global i64 5 define i64 @f(i64 %x) { store i64 %x, i64* @n ret i64 %x }",
     "memory of zeros": "@n = internal global [64 x i64] zeroinitializer define [64 x i64]* @f() { ret [64 x i64]* @n }",
     "memory of a thread": "@n = thread_local global i64 5 define i64 @f(i64 %x) { store i64 %x, i64* @n ret i64 %x }",
@@ -71,9 +87,48 @@ def test_placed_functions_compute_as_linked_ones(text: str) -> None:
         assert [ours(value) for value in range(40)] == [its(value) for value in range(40)], name
 
 
+_FAR = """
+import ctypes, mmap, sys
+from llvmlite import binding
+from fastmma.kernels.llvm import object_code
+
+machine = object_code._target_machine()
+code = machine.emit_object(binding.parse_assembly(sys.argv[1]))
+library = ctypes.CDLL(None)
+library.mmap.restype = ctypes.c_void_p
+library.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
+library.munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
+kind, no_reserve, where_nothing_is = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 0x4000, 0x100000
+maps = [[int(each, 16) for each in line.split()[0].split("-")] for line in open("/proc/self/maps")]
+gaps = [(end, start - end) for (_, end), (start, _) in zip(maps, maps[1:]) if end > 1 << 46 and start - end < 1 << 40]
+for start, size in gaps:
+    library.mmap(start, size, 0, kind | no_reserve | where_nothing_is, -1, 0)
+parts = [library.mmap(None, size, 0, kind | no_reserve, -1, 0) for size in (1 << 21, 1 << 32) * 20]
+for part in parts[::2]:
+    library.munmap(part, mmap.PAGESIZE)  # now all free pages are 4 GB apart from each other
+engine = object_code._linked_engine(code)
+function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(engine.get_function_address("f"))
+print([function(value) for value in range(9)])
+"""
+
+
+def test_linked_parts_are_near_each_other() -> None:
+    """In a large process, free memory may be farther apart than code reaches."""
+    done = subprocess.run([sys.executable, "-c", _FAR, PLACED["a table"]], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{[number * number + 3 for number in range(9)]}\n"), done.stderr
+
+
 @pytest.mark.parametrize("text", LEFT.values(), ids=LEFT)
 def test_what_needs_a_linker_is_left_to_it(text: str) -> None:
     assert machine_code.place_object(compiled(text)) is None
+
+
+def test_functions_of_the_process_are_called() -> None:
+    placed = machine_code.place_object(compiled(_CALLS))
+    assert placed is not None
+    f, g = (_KIND(placed[name]) for name in "fg")
+    assert [f(value) for value in range(40)] == [int(math.cos(math.cos(abs(value - 20))) * 2**40) for value in range(40)]
+    assert [g(value) for value in (-5, 7)] == [5, 7]
 
 
 def test_objects_of_another_kind_are_left() -> None:

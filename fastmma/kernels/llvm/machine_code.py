@@ -2,6 +2,7 @@
 
 LLVM's object files of x86-64 Linux have all sections at the places that they need, one after another, and say where a section has the
 distance to another one. A file that is copied to the start of a page is therefore linked where those distances are written into it.
+Functions of the process, such as C's ``memset``, may be too far away for a distance of 32 bits: calls of them go to jumps after the file.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _SYMBOLS, _RELOCATIONS, _ZEROS, _RELOCATIONS_WITHOUT_ADDENDS = 2, 4, 8, 9  # sh_
 _WRITABLE, _IN_MEMORY, _OF_THREADS = 1, 2, 0x400  # sh_flags
 _GLOBAL_FUNCTION = 0x12  # st_info
 _RESERVED = 0xFF00  # numbers that are no section's; 0 is that of a symbol which another file defines
-_DISTANCES = {2: Struct("<i"), 4: Struct("<i"), 24: Struct("<q")}  # R_X86_64_PC32, PLT32 and PC64
+_CALLED = 4  # R_X86_64_PLT32, of functions
+_DISTANCES = {2: Struct("<i"), _CALLED: Struct("<i"), 24: Struct("<q")}  # R_X86_64_PC32, PLT32 and PC64
+_JUMP = Struct("<6sQ2x")  # jmp to the address that follows the instruction
+_JUMP_CODE = b"\xff\x25\x00\x00\x00\x00"
 
 
 class _Section(NamedTuple):
@@ -72,13 +76,14 @@ def _sections(code: bytes) -> list[_Section]:
 
 
 def _write_distances(code: bytearray, sections: list[_Section]) -> None:
-    """Write the distances between sections into a file.
+    """Write the distances between sections into a file, and, after it, jumps to the functions of the process that it calls.
 
     Raises
     ------
     _LinkerError
-        If it needs addresses, or symbols that another file defines.
+        If it needs addresses, or symbols that neither it nor the process defines.
     """
+    jumps: dict[str, int] = {}
     for each in sections:
         target = sections[each.info] if each.kind in (_RELOCATIONS, _RELOCATIONS_WITHOUT_ADDENDS) else None
         if target is None or not target.flags & _IN_MEMORY:
@@ -86,12 +91,38 @@ def _write_distances(code: bytearray, sections: list[_Section]) -> None:
         if each.kind != _RELOCATIONS:
             raise _LinkerError
         for offset, info, addend in _RELOCATION.iter_unpack(code[each.offset : each.offset + each.size]):
-            distance = _DISTANCES.get(info & 0xFFFFFFFF)
-            *_, section, value, _size = _SYMBOL.unpack_from(code, sections[each.link].offset + (info >> 32) * _SYMBOL.size)
-            if distance is None or not 0 < section < _RESERVED:
+            kind, symbols = info & 0xFFFFFFFF, sections[each.link]
+            name, *_, section, value, _size = _SYMBOL.unpack_from(code, symbols.offset + (info >> 32) * _SYMBOL.size)
+            if kind not in _DISTANCES or section >= _RESERVED or not (section or kind == _CALLED):
                 raise _LinkerError
+            called = "" if section else _text(code, sections[symbols.link].offset + name)
+            there = _jump(code, jumps, called) if called else sections[section].offset + value
             place = target.offset + offset
-            distance.pack_into(code, place, sections[section].offset + value + addend - place)
+            _DISTANCES[kind].pack_into(code, place, there + addend - place)
+
+
+def _jump(code: bytearray, jumps: dict[str, int], function: str) -> int:
+    """Return where the jump to a function of the process is; it is added after the file where there is none yet.
+
+    Raises
+    ------
+    _LinkerError
+        If the process has no such function.
+    """
+    if function not in jumps:
+        try:
+            address = ctypes.cast(getattr(_library(), function), ctypes.c_void_p).value
+        except AttributeError:
+            raise _LinkerError from None
+        code += bytes(-len(code) % _JUMP.size)
+        jumps[function] = len(code)
+        code += _JUMP.pack(_JUMP_CODE, address)
+    return jumps[function]
+
+
+def _text(code: bytes | bytearray, place: int) -> str:
+    """Read a name."""
+    return code[place : code.index(b"\0", place)].decode()
 
 
 def _functions(code: bytes, sections: list[_Section]) -> dict[str, int]:
@@ -102,7 +133,7 @@ def _functions(code: bytes, sections: list[_Section]) -> dict[str, int]:
             names = sections[each.link].offset
             for name, info, _other, section, value, _size in _SYMBOL.iter_unpack(code[each.offset : each.offset + each.size]):
                 if info == _GLOBAL_FUNCTION and 0 < section < _RESERVED:
-                    found[code[names + name : code.index(b"\0", names + name)].decode()] = sections[section].offset + value
+                    found[_text(code, names + name)] = sections[section].offset + value
     return found
 
 
@@ -137,7 +168,12 @@ def place(code: bytes) -> int:
 def place_object(code: bytes) -> dict[str, int] | None:
     """Put an object file into memory, and return the addresses of its functions; None where LLVM must link it.
 
-    So is a file that needs addresses or functions of the process, and any on another system or architecture.
+    So is a file that needs addresses or memory that changes, and any on another system or architecture.
+
+    Raises
+    ------
+    OSError
+        If the system allows no memory to be executed.
     """
     if not PLACES:
         return None
@@ -145,7 +181,7 @@ def place_object(code: bytes) -> dict[str, int] | None:
     try:
         sections = _sections(code)
         _write_distances(linked, sections)
-        start = place(bytes(linked))
-    except (_LinkerError, OSError):
+    except _LinkerError:
         return None
+    start = place(bytes(linked))
     return {name: start + offset for name, offset in _functions(code, sections).items()}

@@ -133,7 +133,8 @@ def _linked_engine(code: bytes) -> Any:
     """Link object code into the process."""
     from fastmma.kernels.llvm.library import binding
 
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine())
+    # one piece of memory for all sections: far from each other, as they may lie in a large process, small code cannot reach them
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _target_machine(), use_lmm=PLACES or None)
     engine.add_object_file(binding.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _linked.append(engine)
