@@ -30,7 +30,8 @@ class FixedGroups:
 
     def __init__(self, p: Scaled, shape: tuple[int, int, int], plain: bool = False) -> None:
         how, (rows, columns, depth) = AmxGroupConfig(p.step // CHUNK, plain), shape
-        self._shape, self._shift, self._tables, self._highest = shape, shift_of(p), tables_of(p.scale).addresses, highest_sum(p)
+        self._shape, self._shift, self._highest, self._held = shape, shift_of(p), highest_sum(p), tables_of(p.scale)
+        self._tables = self._held.addresses
         self._plain, self._multiply = plain, whole(how)
         self._kernel, self._kernel_by_factor = KERNEL.address(how), 0 if plain else KERNEL.address(replace(how, factor=True))
         block_bytes = -(-depth // p.step) * how.chunks * 2 * TILE_BYTES
