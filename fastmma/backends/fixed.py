@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -55,7 +55,7 @@ class FixedScaled(Protocol):
     """A product of block-scaled matrices from zero, whose sums are multiplied by a number."""
 
     def __call__(self, a: Codes, b: Codes, scale_a: Codes, scale_b: Codes, out: Codes, factor: np.float32) -> bool:
-        """Write the product to `out`; False where it is out of reach, and `out` is anything."""
+        """Write the product to `out`; False where it is out of reach, and `out` is anything. Codes may have any types of one byte."""
 
 
 @lru_cache(256)
@@ -77,9 +77,14 @@ def fixed_scaled(operation: Operation, shape: tuple[int, int, int], threads: int
 
 
 def _small_groups(p: Scaled, _shape: tuple[int, int, int]) -> Callable[[ScaledOperands, np.float32], bool]:
-    from fastmma.kernels.scaled import small_groups
+    from fastmma.kernels.scaled import lines, small_groups
 
-    return partial(small_groups.multiply, p)
+    def multiply(operands: ScaledOperands, factor: np.float32) -> bool:
+        """Compiled code knows codes by their type."""
+        a, b, scale_a, scale_b = (each.view(np.uint8) for each in (operands.a, operands.b, operands.scale_a, operands.scale_b))
+        return small_groups.multiply(p, lines.ScaledOperands(a, b, None, operands.out.view(np.uint32), scale_a, scale_b), factor)
+
+    return multiply
 
 
 def _small_groups_on_amx(p: Scaled, shape: tuple[int, int, int]) -> Callable[[ScaledOperands, np.float32], bool]:

@@ -47,13 +47,13 @@ class ScaledForm(NamedTuple):
         OperandTypeError
             If `alpha` is no number.
         """
-        given = a.elements.view(np.uint8), b.elements.view(np.uint8), a.scales.view(np.uint8), b.scales.view(np.uint8)
+        given = a.elements, b.elements, a.scales, b.scales
         result = np.empty((a.elements.shape[0], b.elements.shape[1]), np.float32) if out is None else out
         if out is not None and (out.dtype != np.float32 or any(np.may_share_memory(out, each) for each in given)):
             return None
         scales = (None if each is None else each.tobytes() for each in (a.global_scale, b.global_scale))
         factor = _factor(self.finish, f32_code(alpha, f"{self.finish.what}: alpha"), *scales)
-        return result if self.fixed(*given, result.view(np.uint32), factor) else None
+        return result if self.fixed(*given, result, factor) else None
 
 
 @lru_cache(256)

@@ -25,17 +25,13 @@ class AlignedMemory:
         padded = [-(-size // LINE) * LINE for size in sizes]
         self._bytes: NDArray[np.uint8] = (np.zeros if zeroed else np.empty)(sum(padded) + LINE, np.uint8)
         address: int = self._bytes.__array_interface__["data"][0]
-        self._start = -address % LINE
+        self._start, self.size = -address % LINE, sum(padded)
         address += self._start
+        self.address = address  # of the first part
         self.addresses: list[int] = []
         for size in padded:
             self.addresses.append(address)
             address += size
-
-    @property
-    def address(self) -> int:
-        """Where the first part starts."""
-        return self.addresses[0]
 
     def array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """The first part as an array."""
@@ -48,20 +44,27 @@ class KeptMemory:
     """Memory of the last product, at most 256 MB, for the next one: to map it anew takes longer than to fill it."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[int, AlignedMemory]] = deque(maxlen=1)
+        self._kept: deque[AlignedMemory] = deque(maxlen=1)
 
-    @contextmanager
-    def lent(self, size: int) -> Iterator[int]:
-        """Lend the address of so many bytes; who asks while others have them gets new memory."""
+    def take(self, size: int) -> AlignedMemory:
+        """Take memory of at least so many bytes; who asks while others have what is kept gets new memory."""
         try:
             kept = self._kept.pop()
         except IndexError:
-            kept = 0, AlignedMemory(0)
-        if kept[0] < size:
-            kept = size, AlignedMemory(size)
-        yield kept[1].address
-        if kept[0] <= _MOST_KEPT:
-            self._kept.append(kept)
+            return AlignedMemory(size)
+        return kept if kept.size >= size else AlignedMemory(size)
+
+    def give_back(self, memory: AlignedMemory) -> None:
+        """Keep memory that nobody uses any more."""
+        if memory.size <= _MOST_KEPT:
+            self._kept.append(memory)
+
+    @contextmanager
+    def lent(self, size: int) -> Iterator[int]:
+        """Lend the address of so many bytes; after an exception they are not kept."""
+        memory = self.take(size)
+        yield memory.address
+        self.give_back(memory)
 
 
 def places_of(*sizes: int) -> list[int]:

@@ -16,6 +16,7 @@ from fastmma.kernels.matrices.memory import LINE
 
 _COUNT = LINE // 4
 _TWICE = 0, 1, 2, 3, 4, 6, 8, 12  # magnitudes of e2m1
+TWICE_VALUES = tuple(sign * each for sign in (1.0, -1.0) for each in _TWICE)  # by code
 _FLOATS, _WORDS, _HALVES = vector(F32, _COUNT), vector(I32, _COUNT), vector(I16, 2 * _COUNT)
 
 
@@ -33,7 +34,7 @@ def load_twice_values(typing_context: Any, how: Any, source: Any) -> Any:
 
 def _by_permutation(emit: Emitter, codes: ir.Value) -> ir.Value:
     """An instruction of AVX-512 finds 16 numbers in a table of 16; it looks at four bits."""
-    table = ir.Constant(_FLOATS, [sign * each for sign in (1.0, -1.0) for each in _TWICE])
+    table = ir.Constant(_FLOATS, TWICE_VALUES)
     return emit.intrinsic("x86.avx512.permvar.sf.512", _FLOATS, table, emit.widened(codes))
 
 
@@ -48,17 +49,31 @@ def _by_shifts(emit: Emitter, codes: ir.Value) -> ir.Value:
 
 
 @intrinsic
-def store_line(typing_context: Any, first: Any, second: Any, target: Any) -> Any:
-    """Store the upper halves of 16 floats and of 16 others after them: as bf16 numbers, if they are such."""
+def load_products(typing_context: Any, how: Any, source: Any, first: Any, second: Any) -> Any:
+    """Load 32 codes of e2m1, and return what two tables of 16 words have for the codes of either half."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         emit = Emitter(builder)
-        low, high = (emit.cast(each, _HALVES) for each in args[:2])
-        line = emit.shuffle(low, high, range(1, 4 * _COUNT, 2))
-        emit.store(line, builder.inttoptr(args[2], POINTER))
-        return context.get_dummy_value()
+        source, *tables = (builder.inttoptr(each, POINTER) for each in args[1:])
+        codes = emit.load(vector(I8, 2 * _COUNT), source)
+        halves = [emit.load(vector(I16, _COUNT), each) for each in tables]
+        table = emit.shuffle(halves[0], halves[1], range(2 * _COUNT))
+        if how.value.plain:
+            return _by_lanes(emit, table, codes)
+        places = builder.or_(emit.masked(builder.zext(codes, _HALVES), 15), ir.Constant(_HALVES, [0] * _COUNT + [_COUNT] * _COUNT))
+        return emit.intrinsic("x86.avx512.permvar.hi.512", _HALVES, table, places)
 
-    return kinds.none(first, second, kinds.int64), generate
+    return VectorType(kinds.int16, 2 * _COUNT)(how, kinds.int64, kinds.int64, kinds.int64), generate
+
+
+def _by_lanes(emit: Emitter, table: ir.Value, codes: ir.Value) -> ir.Value:
+    """Look up one word after another."""
+    builder, found = emit.builder, ir.Constant(_HALVES, ir.Undefined)
+    for lane in range(2 * _COUNT):
+        code = builder.and_(builder.extract_element(codes, ir.Constant(I32, lane)), ir.Constant(I8, 15))
+        place = builder.or_(builder.zext(code, I32), ir.Constant(I32, lane // _COUNT * _COUNT))
+        found = builder.insert_element(found, builder.extract_element(table, place), ir.Constant(I32, lane))
+    return found
 
 
 @intrinsic

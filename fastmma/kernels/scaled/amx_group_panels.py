@@ -12,10 +12,10 @@ from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.amx import ROW_BYTES, TILE_BYTES, TILE_ROWS
 from fastmma.kernels.llvm.compilation import compiled, inner, separate
 from fastmma.kernels.llvm.direct import entry_of
-from fastmma.kernels.llvm.simd import bitcast, fma, load, load_scalar, maximum, store, zeros
+from fastmma.kernels.llvm.simd import bitcast, fma, load, load_scalar, maximum, minimum, splat, store, zeros
 from fastmma.kernels.matrices.memory import LINE
 from fastmma.kernels.scaled.amx_group_kernel import CHUNK, AmxGroupConfig
-from fastmma.kernels.scaled.amx_group_lines import load_twice_values, store_line, store_pairs, sums_of_lines
+from fastmma.kernels.scaled.amx_group_lines import load_products, load_twice_values, store_pairs, sums_of_lines
 
 GROUP = 16  # elements that have one scale, at least
 NO_UNIT = 1 << 20  # of zeros
@@ -24,8 +24,9 @@ FACTS = 3 * LINE  # bytes of a piece's
 
 STEP = 128  # elements of a step, at most
 _CODES, _NORMS = 0, STEP  # places in scratch memory: codes, and zeros after the last ones; sums of squares
-_INVERSES = _NORMS + TILE_ROWS * LINE  # of squares of units
-_SCALES = _INVERSES + LINE
+_UNITS = _NORMS + TILE_ROWS * LINE
+_PLACES = _UNITS + LINE  # of scales
+_SCALES = _PLACES + STEP // GROUP * 8
 _LINES = _SCALES + STEP // GROUP * LINE
 SCRATCH = _LINES + STEP // CHUNK * TILE_BYTES
 
@@ -44,19 +45,24 @@ class Codes(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """Addresses of tables by the code of a scale: a half of its value as float32, and log2 of the unit of its products with elements."""
+    """Addresses of tables by the code of a scale.
+
+    They have a half of its value as float32, log2 of the unit of its products with elements, and these products as bf16 numbers.
+    """
 
     values: int
     units: int
+    products: int
 
 
 @inner
-def _note(facts: int, sums: Any, inverses: Any, unit: int) -> None:
+def _note(facts: int, sums: Any, units: Any) -> None:
     """Note sums of squares, also in units of their own step, and the least unit."""
+    inverses = bitcast((127 - 2 * minimum(units, _HIGHEST_UNIT)) << 23, np.float32)  # of squares of units
     ratios = bitcast(sums * inverses, np.int32)
     store(maximum(load(facts, np.int32, TILE_ROWS), ratios), facts)
     store(maximum(load(facts + LINE, np.int32, TILE_ROWS), bitcast(sums, np.int32)), facts + LINE)
-    store(np.int64(min(unit, load_scalar(facts + 2 * LINE, np.int64))), facts + 2 * LINE)
+    store(minimum(load(facts + 2 * LINE, np.int32, TILE_ROWS), units), facts + 2 * LINE)
 
 
 @inner
@@ -64,56 +70,40 @@ def _begin(facts: int) -> None:
     """Note nothing yet."""
     store(zeros(np.int32, TILE_ROWS), facts)
     store(zeros(np.int32, TILE_ROWS), facts + LINE)
-    store(np.int64(NO_UNIT), facts + 2 * LINE)
+    store(splat(np.int32(NO_UNIT), TILE_ROWS), facts + 2 * LINE)
 
 
 @inner
-def _inverse(unit: int) -> Any:
-    """Return 2**-(2 unit), as bits of float32."""
-    return np.int32((127 - 2 * min(unit, _HIGHEST_UNIT)) << 23)
-
-
-@inner
-def _scale(codes: Codes, line: int, group: int) -> int:
-    """Return the code of a group's scale."""
-    return int(load_scalar(codes.address + line * codes.line_stride + (group >> codes.k_shift) * codes.k_stride, np.uint8))
+def _note_places(scales: Codes, depth: int, k: int, groups: int, room: int) -> None:
+    """Note where the scales of a step are, after the first one of a line. Zeros past `depth` have the last group's scale."""
+    for number in range(groups):
+        group = min(k // GROUP + number, (depth - 1) // GROUP)
+        store(np.int64((group >> scales.k_shift) * scales.k_stride), room + _PLACES + 8 * number)
 
 
 @separate
 def _pack_step(
-    how: AmxGroupConfig,
-    codes: Codes,
-    scales: Codes,
-    tables: Tables,
-    depth: int,
-    line: int,
-    k: int,
-    place: int,
-    stride: int,
-    room: int,
-    i: int,
-) -> int:
-    """Pack a step of a line into lines of tiles, `stride` bytes apart; returns its unit.
-
-    Zeros past `depth` have the last group's scale.
-    """
-    source, step, last = codes.address + line * codes.line_stride + k, how.chunks * CHUNK, (depth - 1) // GROUP
-    if k + step > depth:
+    how: AmxGroupConfig, source: int, scales: int, tables: Tables, left: int, place: int, stride: int, room: int, i: int
+) -> None:
+    """Pack a step of a line, of which so many k are left, into lines of tiles, `stride` bytes apart; note its squares and unit."""
+    step = how.chunks * CHUNK
+    if left < step:
         for part in range(0, step, LINE):
-            copy_part(BYTES, source + part, room + _CODES + part, max(0, min(LINE, depth - k - part)))
+            copy_part(BYTES, source + part, room + _CODES + part, max(0, min(LINE, left - part)))
         source = room + _CODES
     unit, squares = NO_UNIT, zeros(np.float32, TILE_ROWS)
     for chunk in range(how.chunks):
-        group = (k + chunk * CHUNK) // GROUP
-        first, second = _scale(scales, line, min(group, last)), _scale(scales, line, min(group + 1, last))
-        unit = min(unit, load_scalar(tables.units + 8 * first, np.int64), load_scalar(tables.units + 8 * second, np.int64))
-        x = load_twice_values(how, source + chunk * CHUNK) * load_scalar(tables.values + 4 * first, np.float32)
-        y = load_twice_values(how, source + chunk * CHUNK + GROUP) * load_scalar(tables.values + 4 * second, np.float32)
+        at = room + _PLACES + 16 * chunk
+        first = int(load_scalar(scales + load_scalar(at, np.int64), np.uint8))
+        second = int(load_scalar(scales + load_scalar(at + 8, np.int64), np.uint8))
+        unit = min(unit, load_scalar(tables.units + 4 * first, np.int32), load_scalar(tables.units + 4 * second, np.int32))
+        two = load_products(how, source + chunk * CHUNK, tables.products + LINE // 2 * first, tables.products + LINE // 2 * second)
+        words = bitcast(two, np.int32)
+        x, y = bitcast(words << 16, np.float32), bitcast(words & -(1 << 16), np.float32)
         squares = fma(x, x, fma(y, y, squares))
-        store_line(x, y, place + chunk * stride)
+        store(two, place + chunk * stride)
     store(squares, room + _NORMS + i * LINE)
-    store(_inverse(unit), room + _INVERSES + 4 * i)
-    return unit
+    store(np.int32(unit), room + _UNITS + 4 * i)
 
 
 @compiled
@@ -142,38 +132,37 @@ def pack_lines(
         tile = (line - first) // TILE_ROWS
         block, half = tile // 2, tile % 2
         for number in range(steps):
-            unit = NO_UNIT
+            _note_places(scales, depth, number * step, step // GROUP, room)
+            source, line_scales = codes.address + line * codes.line_stride + number * step, scales.address + line * scales.line_stride
             place, stride = target + (((block * steps + number) * how.chunks) * 2 + half) * TILE_BYTES, 2 * TILE_BYTES
             if turned:
                 place, stride = room + _LINES, TILE_BYTES
             for i in range(count):
-                target_line = place + i * ROW_BYTES
-                unit = min(unit, _pack_step(how, codes, scales, tables, depth, line + i, number * step, target_line, stride, room, i))
+                _pack_step(how, source, line_scales, tables, depth - number * step, place + i * ROW_BYTES, stride, room, i)
+                source, line_scales = source + codes.line_stride, line_scales + scales.line_stride
             for i in range(count, TILE_ROWS):
                 for chunk in range(how.chunks):
                     store(zeros(np.int32, TILE_ROWS), place + i * ROW_BYTES + chunk * stride)
                 store(zeros(np.float32, TILE_ROWS), room + _NORMS + i * LINE)
-                store(np.int32(0), room + _INVERSES + 4 * i)
+                store(np.int32(NO_UNIT), room + _UNITS + 4 * i)
             if turned:
                 for chunk in range(how.chunks):
                     start = target + ((tile * steps + number) * how.chunks + chunk) * TILE_BYTES
                     copy_turned(BYTES, place + chunk * TILE_BYTES, ROW_BYTES, start)
-            _note(facts, sums_of_lines(room + _NORMS), load(room + _INVERSES, np.float32, TILE_ROWS), unit)
+            _note(facts, sums_of_lines(room + _NORMS), load(room + _UNITS, np.int32, TILE_ROWS))
 
 
 @separate
-def _scales_of_step(scales: Codes, tables: Tables, depth: int, line: int, count: int, k: int, groups: int, room: int) -> int:
-    """Note the scales of a step of some columns; returns the least unit. Zeros past the last ones have the scales of these."""
-    least, last = NO_UNIT, (depth - 1) // GROUP
+def _scales_of_step(scales: Codes, tables: Tables, depth: int, line: int, count: int, k: int, groups: int, room: int) -> None:
+    """Note the scales of a step of some columns, and units. Zeros past the last ones have the scales of these."""
+    _note_places(scales, depth, k, groups, room)
     for i in range(TILE_ROWS):
-        unit = NO_UNIT
+        unit, place = NO_UNIT, scales.address + (line + min(i, count - 1)) * scales.line_stride
         for number in range(groups):
-            code = _scale(scales, line + min(i, count - 1), min(k // GROUP + number, last))
-            unit = min(unit, load_scalar(tables.units + 8 * code, np.int64))
+            code = int(load_scalar(place + load_scalar(room + _PLACES + 8 * number, np.int64), np.uint8))
+            unit = min(unit, load_scalar(tables.units + 4 * code, np.int32))
             store(load_scalar(tables.values + 4 * code, np.float32), room + _SCALES + number * LINE + 4 * i)
-        store(_inverse(unit), room + _INVERSES + 4 * i)
-        least = min(least, unit)
-    return least
+        store(np.int32(unit), room + _UNITS + 4 * i)
 
 
 @compiled
@@ -199,7 +188,7 @@ def pack_columns(
         count = min(TILE_ROWS, last - line)
         for number in range(steps):
             k = number * step
-            unit = _scales_of_step(scales, tables, depth, line, count, k, step // GROUP, room)
+            _scales_of_step(scales, tables, depth, line, count, k, step // GROUP, room)
             squares = zeros(np.float32, TILE_ROWS)
             for row in range(k, k + step, 2):
                 source, stride = codes.address + line + row * codes.k_stride, codes.k_stride
@@ -212,10 +201,10 @@ def pack_columns(
                 squares = fma(x, x, fma(y, y, squares))
                 store_pairs(x, y, place)
                 place += ROW_BYTES
-            _note(facts, squares, load(room + _INVERSES, np.float32, TILE_ROWS), unit)
+            _note(facts, squares, load(room + _UNITS, np.int32, TILE_ROWS))
 
 
-CODES, TABLES = kinds.kind_of(Codes(0, 0, 0)), kinds.kind_of(Tables(0, 0))
+CODES, TABLES = kinds.kind_of(Codes(0, 0, 0)), kinds.kind_of(Tables(0, 0, 0))
 _GIVEN = CODES, CODES, TABLES, *[kinds.int64] * 6
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from fastmma.kernels.block_tiles import BLOCK
 from fastmma.kernels.llvm import kinds
 from fastmma.kernels.llvm.amx import TILE_BYTES, TILE_ROWS
 from fastmma.kernels.llvm.compilation import compiled, inner
-from fastmma.kernels.llvm.direct import emitted
+from fastmma.kernels.llvm.direct import emitted, entry_of, record_of
 from fastmma.kernels.llvm.micro_kernel import run_at
-from fastmma.kernels.llvm.simd import bitcast, highest_lane, load, load_scalar, maximum, store, zeros
+from fastmma.kernels.llvm.simd import bitcast, highest_lane, load, maximum, minimum, splat, store, zeros
 from fastmma.kernels.matrices.memory import LINE
 from fastmma.kernels.scaled.amx_group_kernel import CHUNK, AmxGroupConfig
 from fastmma.kernels.scaled.amx_group_panels import CODES, FACTS, NO_UNIT, TABLES, Codes, Tables, pack_columns, pack_lines
@@ -36,9 +37,10 @@ def _most(facts: int, pieces: int, place: int) -> Any:
 @inner
 def _least_unit(facts: int, pieces: int) -> int:
     """Find the least unit of pieces; that of zeros is 1."""
-    unit = NO_UNIT
+    least = splat(np.int32(NO_UNIT), TILE_ROWS)
     for piece in range(pieces):
-        unit = min(unit, load_scalar(facts + piece * FACTS + 2 * LINE, np.int64))
+        least = minimum(least, load(facts + piece * FACTS + 2 * LINE, np.int32, TILE_ROWS))
+    unit = -int(highest_lane(-least))
     return unit if unit < NO_UNIT else 0
 
 
@@ -103,9 +105,23 @@ def judges() -> Callable[..., None]:
     return emitted(judge, *[kinds.int64] * 7)
 
 
+_WHOLE = (
+    kinds.int64,
+    *[CODES] * 4,
+    TABLES,
+    kinds.Group((kinds.int64,) * 3),
+    *[kinds.int64] * 3,
+    kinds.float64,
+    *[kinds.int64] * 3,
+)  # what `multiply_whole` takes after `how`
+record_of_whole = record_of(*_WHOLE)
+KERNEL_IN_RECORD = 0
+OPERANDS_IN_RECORD = tuple(1 + number * len(Codes._fields) for number in range(4))  # addresses of A, its scales, B and its scales
+OUT_IN_RECORD = 1 + 4 * len(Codes._fields) + len(Tables._fields) + 3 + 2
+FACTOR_IN_RECORD, MEMORY_IN_RECORD = OUT_IN_RECORD + 1, OUT_IN_RECORD + 2  # a float; panels, facts and room
+
+
 @lru_cache(16)
-def whole(how: AmxGroupConfig) -> Callable[..., None]:
-    """Compile `multiply_whole`."""
-    number, shape = kinds.int64, kinds.Group((kinds.int64,) * 3)
-    operands, rest = [CODES] * 4, (number, number, number, kinds.float64, number, number, number)
-    return partial(emitted(multiply_whole, kinds.kind_of(how), number, *operands, TABLES, shape, *rest), how)
+def entry_of_whole(how: AmxGroupConfig) -> Callable[[int], None]:
+    """Compile `multiply_whole`, and return what takes the address of a record."""
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(entry_of(multiply_whole, kinds.kind_of(how), *_WHOLE))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmma.host.addresses import address_of
+from fastmma.host.addresses import address_of, aligned_empty
 from fastmma.kernels.block_tiles import BLOCK, cut_blocks
 from fastmma.kernels.llvm.amx import TILE_BYTES
 from fastmma.kernels.llvm.pieces import Phase, run_phases
@@ -23,7 +23,8 @@ from fastmma.kernels.params import Element, Scaled
 from fastmma.kernels.scaled import groups
 from fastmma.kernels.scaled.amx_group_kernel import CHUNK, KERNEL, AmxGroupConfig
 from fastmma.kernels.scaled.amx_group_kernel import SCRATCH as SCRATCH_OF_SUMS
-from fastmma.kernels.scaled.amx_group_panels import FACTS, GROUP, NO_UNIT, SCRATCH, STEP, Codes, entries
+from fastmma.kernels.scaled.amx_group_lines import TWICE_VALUES
+from fastmma.kernels.scaled.amx_group_panels import FACTS, GROUP, NO_UNIT, SCRATCH, STEP, Codes, Tables, entries
 from fastmma.kernels.scaled.amx_group_whole import VERDICT, judges
 from fastmma.kernels.scaled.lines import ScaledOperands, fixed, nans_of, scales_of
 
@@ -35,7 +36,8 @@ _PACKED_AT_ONCE = 1 << 19  # bytes in a piece, at least a block
 _WORK_OF_A_THREAD = 1 << 25  # multiply-adds, some 0.1 milliseconds
 _ROWS_OF_C = 64  # that are looked at together
 KEPT = KeptMemory()
-_ROOM_OF_PACKING, _ROOM_OF_SUMS = 16, 5  # places of scratch memory's address in records of calls
+# places of scratch memory's address in records of calls
+_ROOM_OF_PACKING, _ROOM_OF_SUMS = 1 + 2 * len(Codes._fields) + len(Tables._fields) + 5, 5
 
 
 def supported(p: Scaled) -> bool:
@@ -50,15 +52,16 @@ def highest_sum(p: Scaled) -> int:
 
 
 class ScaleTables(NamedTuple):
-    """Tables by the code of a scale: a half of its value, and log2 of the unit of its products with elements."""
+    """Tables by the code of a scale: a half of its value, log2 of the unit of its products with elements, and these as bf16 numbers."""
 
     values: NDArray[np.float32]
-    units: NDArray[np.int64]
+    units: NDArray[np.int32]
+    products: NDArray[np.uint16]
 
     @property
-    def addresses(self) -> tuple[int, int]:
+    def addresses(self) -> tuple[int, int, int]:
         """Return where they are."""
-        return address_of(self.values), address_of(self.units)
+        return address_of(self.values), address_of(self.units), address_of(self.products)
 
 
 @lru_cache(16)
@@ -69,7 +72,9 @@ def tables_of(scale: Element) -> ScaleTables:
     values = np.where(within, found.values / 2, np.where(alive, _OUT_OF_REACH, 0)).astype(np.float32)
     values[nans_of(scale) != 0] = np.nan
     units = np.where(within, found.exponents - scale.mantissa_bits - 1, NO_UNIT)
-    return ScaleTables(values, units.astype(np.int64))
+    products = aligned_empty((len(values), len(TWICE_VALUES)), np.uint16)
+    products[:] = (values[:, None] * np.array(TWICE_VALUES, np.float32)).view(np.uint32) >> 16
+    return ScaleTables(values, units.astype(np.int32), products)
 
 
 def left_of(codes: NDArray[np.uint8], scales: NDArray[np.uint8], shift: int) -> tuple[Codes, Codes]:
