@@ -147,17 +147,17 @@ def scaled_matmul(
         "out_dtype": out_dtype,
         "arithmetic": arithmetic,
     }
-    plain, given = c is None and bias is None and beta is None and out is None, plan
+    plain, given = c is None and bias is None and beta is None, plan
     call = form_of_call(a, b, alpha, runner, workers, given, choices.values()) if plain else None
     form = None if call is None else form_that_came(call)
-    if form is not None and (done := form.multiply(a, b, alpha)) is not None:
+    if form is not None and (done := form.multiply(a, b, alpha, out)) is not None:
         return done
     plan = _plan(a, b, plan, {name: value for name, value in choices.items() if value is not None})
     lead = leading_dimensions("scaled_matmul", a=a.shape[:-2], b=b.shape[:-2])
     shape = (*lead, a.shape[-2], b.shape[-1])
     if out is not None:
         check_output(out, shape, FORMATS[plan.out], "scaled_matmul")
-    form = scaled_form(plan, a, b, runner, workers) if c is None and bias is None and beta is None else None
+    form = scaled_form(plan, a, b, runner, workers) if plain else None
     if form is not None and (done := form.multiply(a, b, alpha, out)) is not None:
         if call is not None:
             remember(call, form, given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastmma.backends.engine import Backend
 from fastmma.backends.fixed import FixedScaled
+from fastmma.host.addresses import maker_of_results
 from fastmma.numerics.lookup import is_strict
 from fastmma.products.epilogue import Epilogue, f32_code
 from fastmma.products.plan import AccumulationPlan
@@ -38,9 +39,11 @@ class ScaledForm(NamedTuple):
 
     fixed: FixedScaled
     finish: Epilogue
+    shape: tuple[int, int]
+    new_results: Callable[[], NDArray[np.float32]]
 
     def multiply(self, a: ScaledArray, b: ScaledArray, alpha: Any, out: NDArray[Any] | None = None) -> NDArray[Any] | None:
-        """Multiply matrices into `out` if there is one, which was checked; None where the kernel does not do it in one go.
+        """Multiply matrices, into `out` if there is one; None where the kernel does not do it in one go, or not into such an array.
 
         Raises
         ------
@@ -48,12 +51,19 @@ class ScaledForm(NamedTuple):
             If `alpha` is no number.
         """
         given = a.elements, b.elements, a.scales, b.scales
-        result = np.empty((a.elements.shape[0], b.elements.shape[1]), np.float32) if out is None else out
-        if out is not None and (out.dtype != np.float32 or any(np.may_share_memory(out, each) for each in given)):
+        if out is None:
+            result = self.new_results()
+        elif self._fits(out) and not any(np.may_share_memory(out, each) for each in given):
+            result = out
+        else:
             return None
         scales = (None if each is None else each.tobytes() for each in (a.global_scale, b.global_scale))
         factor = _factor(self.finish, f32_code(alpha, f"{self.finish.what}: alpha"), *scales)
         return result if self.fixed(*given, result, factor) else None
+
+    def _fits(self, out: Any) -> bool:
+        """Tell whether the kernel can write to an array."""
+        return type(out) is np.ndarray and out.dtype == np.float32 and out.shape == self.shape and out.flags.carray
 
 
 @lru_cache(256)
@@ -73,7 +83,10 @@ def scaled_form(plan: AccumulationPlan, a: ScaledArray, b: ScaledArray, backend:
     if not blocks or a.scales.shape != (rows, blocks) or b.scales.shape != (blocks, columns):
         return None
     fixed = backend.fixed_scaled(plan.operation, (rows, columns, depth), threads)
-    return None if fixed is None else ScaledForm(fixed, Epilogue("scaled_matmul", plan.epilogue, plan.out, backend, threads))
+    if fixed is None:
+        return None
+    finish, shape = Epilogue("scaled_matmul", plan.epilogue, plan.out, backend, threads), (rows, columns)
+    return ScaledForm(fixed, finish, shape, maker_of_results(shape, np.dtype(np.float32)))
 
 
 def form_of_call(a: Any, b: Any, alpha: Any, runner: Backend, threads: int, plan: Any, choices: Iterable[Any]) -> CallForm | None:

@@ -266,3 +266,37 @@ def test_a_plan_that_came_before_is_told_from_others() -> None:
         scaled_matmul(quantize(x, "mxfp4"), quantize(x, "mxfp4").T, plan=other)
     with pytest.raises(fastmma.OperandError, match="must be left out"):
         scaled_matmul(a, b, plan=other, target="sm_120a")
+
+
+@pytest.mark.best_kernels
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ["nvfp4", "mxfp4"])
+def test_results_go_to_arrays_with_any_strides(name: str, threads: int) -> None:
+    """Products that are large enough for every kernel; what lies beside an array is left as it was."""
+    rng = np.random.default_rng(11)
+    a, b = quantize(rng.standard_normal((64, 256)), name), quantize(rng.standard_normal((80, 256)), name).T
+    plan = scaled_plan(a, b, target="sm_120a")
+    expected = scaled_matmul(a, b, plan=plan, threads=threads)
+    rows, columns = expected.shape
+    for _ in range(2):  # a product of a form that came before takes another way
+        memory = np.zeros((4 * rows, 4 * columns), np.float32)
+        for place in (
+            memory[:rows, :columns],
+            memory[:rows, : 2 * columns : 2],
+            memory[rows - 1 :: -1, :columns],
+            memory[::4, columns - 1 :: -1],
+            memory.reshape(-1)[: rows * columns].reshape(rows, columns),
+            memory.reshape(-1)[: rows * columns].reshape(columns, rows).T,
+            memory.view(np.uint8).reshape(-1)[1 : 1 + expected.nbytes].view(np.float32).reshape(rows, columns),
+        ):
+            assert scaled_matmul(a, b, plan=plan, threads=threads, out=place) is place
+            np.testing.assert_array_equal(bits(place), bits(expected))
+            place[:] = 0
+            assert not memory.any()
+    for wrong, why in (
+        (np.zeros((rows, columns + 1), np.float32), "shape"),
+        (np.zeros((rows, columns)), "dtype"),
+        (np.broadcast_to(np.float32(0), (rows, columns)), "read-only"),
+    ):
+        with pytest.raises(fastmma.FastmmaError, match=why):
+            scaled_matmul(a, b, plan=plan, threads=threads, out=wrong)
