@@ -51,6 +51,7 @@ REVIEWED = {
     "kernels/fused/fixed.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/integer/amx.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/integer/words.py: self._free": "as many as threads that computed a product of one form at the same time",
+    "kernels/scaled/amx_small_groups.py: self._free": "as many as threads that computed a product of one form at the same time",
     "kernels/llvm/bindings.py: self.used": "of one function",
     "kernels/llvm/emit.py: _pointers": "LLVM types of numbers, and vectors of a power of two of them",
     # a record has no shape and no value in it, but parameters of an arithmetic that kernels/envelopes.py bounds, and of register tiles;
