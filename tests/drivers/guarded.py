@@ -84,7 +84,7 @@ class Guards:
             for part in parts:
                 part[...] = 0 if zeroed else 0xA5
             this.parts, this._bytes, this._start = parts, parts[0], 0  # type: ignore[attr-defined]
-            this.addresses = [part.ctypes.data for part in parts]
+            this.addresses, this.size = [part.ctypes.data for part in parts], sum(len(part) for part in parts)
 
         AlignedMemory.__init__ = guarded  # type: ignore[method-assign]
         copied = np.ascontiguousarray

@@ -27,11 +27,15 @@ class AlignedMemory:
         address: int = self._bytes.__array_interface__["data"][0]
         self._start, self.size = -address % LINE, sum(padded)
         address += self._start
-        self.address = address  # of the first part
         self.addresses: list[int] = []
         for size in padded:
             self.addresses.append(address)
             address += size
+
+    @property
+    def address(self) -> int:
+        """Where the first part starts."""
+        return self.addresses[0]
 
     def array(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """The first part as an array."""
