@@ -95,9 +95,8 @@ def _write_distances(code: bytearray, sections: list[_Section]) -> None:
             name, *_, section, value, _size = _SYMBOL.unpack_from(code, symbols.offset + (info >> 32) * _SYMBOL.size)
             if kind not in _DISTANCES or section >= _RESERVED or not (section or kind == _CALLED):
                 raise _LinkerError
-            called = "" if section else _text(code, sections[symbols.link].offset + name)
-            there = _jump(code, jumps, called) if called else sections[section].offset + value
-            place = target.offset + offset
+            names, place = sections[symbols.link].offset, target.offset + offset
+            there = sections[section].offset + value if section else _jump(code, jumps, _text(code, names + name))
             _DISTANCES[kind].pack_into(code, place, there + addend - place)
 
 

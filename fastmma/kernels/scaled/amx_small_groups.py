@@ -60,8 +60,8 @@ class FixedGroups:
         try:
             call = self._free.pop()
         except IndexError:
-            call = self._new(given, strides)
-        if call.strides != strides:
+            call = None
+        if call is None or call.strides != strides:
             call = self._new(given, strides)
         numbers, at_once = call.numbers, factor != _ONE and not self._plain and isfinite(factor)
         for place, each in zip(OPERANDS_IN_RECORD, given, strict=True):
