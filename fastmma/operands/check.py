@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,16 @@ def check_output(out: Any, shape: tuple[int, ...], fmt: Format, what: str) -> ND
     if _folded(out):
         raise OperandError(f"{what}: elements of out share memory with one another: shape {shape}, strides {out.strides}")
     return np.asarray(out)
+
+
+def takes_results(out: Any, shape: tuple[int, ...], dtype: Any, operands: Iterable[Any]) -> bool:
+    """Tell whether a kernel can write C-contiguous results to `out` at once, which shares no memory with operands; None is no operand."""
+    if not (type(out) is np.ndarray and out.dtype == dtype and out.shape == shape and out.flags.carray):
+        return False
+    for given in operands:  # noqa: SIM110 - a generator takes a part of a small product
+        if given is not None and np.may_share_memory(out, given):
+            return False
+    return True
 
 
 def _folded(array: NDArray[Any]) -> bool:

@@ -21,7 +21,7 @@ from fastmma.host.threads import call_uninterrupted, thread_count
 from fastmma.isa.formats import FORMATS
 from fastmma.isa.instruction import Instruction
 from fastmma.kernels.params import Promotion
-from fastmma.operands.check import Results, operand
+from fastmma.operands.check import Results, operand, takes_results
 from fastmma.products.bound import Arguments, Bound, bind, operand_or_strided
 from fastmma.products.epilogue import finish_products
 from fastmma.products.fixed import fixed_product
@@ -147,7 +147,7 @@ class Prepared:
         addend = c if bias is None else bias
         if out is None:
             result = kept.new_results()
-        elif self._fits(out, kept.shape, (a, b, addend)):
+        elif takes_results(out, kept.shape, self._result, (a, b, addend)):
             result = out
         else:
             return None
@@ -164,15 +164,6 @@ class Prepared:
         Results are C-contiguous.
         """
         return fixed_product(self.plan, self._runner, self._threads, bound)
-
-    def _fits(self, out: Any, shape: tuple[int, ...], operands: tuple[Any, ...]) -> bool:
-        """Tell whether results can be written to `out` at once."""
-        if not (type(out) is np.ndarray and out.dtype == self._result and out.shape == shape and out.flags.carray):
-            return False
-        for given in operands:  # noqa: SIM110 - a generator takes a part of a small product
-            if given is not None and np.may_share_memory(out, given):
-                return False
-        return True
 
     def _keep(self, bound: Bound) -> Kept | None:
         """Return what computes products of a form that is not kept yet; None if there is nothing, or it is too early."""

@@ -13,6 +13,7 @@ from fastmma.backends.engine import Backend
 from fastmma.backends.fixed import FixedScaled
 from fastmma.host.addresses import maker_of_results
 from fastmma.numerics.lookup import is_strict
+from fastmma.operands.check import takes_results
 from fastmma.products.epilogue import Epilogue, f32_code
 from fastmma.products.plan import AccumulationPlan
 from fastmma.products.repeated import MOST, PLAIN, CallForm
@@ -53,17 +54,13 @@ class ScaledForm(NamedTuple):
         given = a.elements, b.elements, a.scales, b.scales
         if out is None:
             result = self.new_results()
-        elif self._fits(out) and not any(np.may_share_memory(out, each) for each in given):
+        elif takes_results(out, self.shape, np.float32, given):
             result = out
         else:
             return None
         scales = (None if each is None else each.tobytes() for each in (a.global_scale, b.global_scale))
         factor = _factor(self.finish, f32_code(alpha, f"{self.finish.what}: alpha"), *scales)
         return result if self.fixed(*given, result, factor) else None
-
-    def _fits(self, out: Any) -> bool:
-        """Tell whether the kernel can write to an array."""
-        return type(out) is np.ndarray and out.dtype == np.float32 and out.shape == self.shape and out.flags.carray
 
 
 @lru_cache(256)
